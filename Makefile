@@ -1,0 +1,65 @@
+# Everything that is done with this repository. `make help` lists it.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+export VIRTUAL_ENV := $(abspath $(VENV))
+export PATH := $(VIRTUAL_ENV)/bin:$(PATH)
+# A resolver of the environment could point Python elsewhere.
+unexport PYTHONPATH PYTHONHOME
+
+.PHONY: help run test check bench dist need build build-dev rust-test py-test fuzz clean
+
+help: ## what can be done
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+
+run: build ## build, start an engine simulator, a router and an agent, and send one chat (ONCE=1: then stop)
+	@$(BIN)/python tools/demo.py $(if $(ONCE),--once)
+
+test: rust-test py-test ## the whole suite
+
+check: build-dev ## the suite, and lint, types, imports, formatting
+	$(BIN)/ruff format --check src tests tools bench
+	$(BIN)/ruff check src tests tools bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	$(MAKE) test
+
+bench: build ## measure throughput, latency and CPU, direct and through (and through the original with ORIGINAL_DIR)
+	cargo build --release -p plane-core --examples
+	$(BIN)/python -m bench
+
+dist: need $(READY) ## a wheel and a source archive in dist/
+	$(BIN)/maturin build --release --sdist --out dist
+
+fuzz: ## fuzz guard, digest and meter for FUZZ_SECONDS each (needs a nightly toolchain and cargo-fuzz)
+	tools/fuzz.sh $(or $(FUZZ_SECONDS),60)
+
+clean: ## remove what was built
+	rm -rf $(VENV) target dist src/hivenet_router/_plane*.so
+
+need:
+	@PYTHON=$(PYTHON) tools/need.sh
+
+$(READY): pyproject.toml constraints.txt | need
+	@test -x $(BIN)/python || { echo "Making a Python environment in $(VENV)."; $(PYTHON) -m venv $(VENV); }
+	$(BIN)/python -m pip install -q -U 'pip>=25.1'
+	$(BIN)/python -m pip install -q -c constraints.txt --group dev $$($(BIN)/python tools/dependencies.py)
+	@touch $@
+
+build: need $(READY)
+	@test -d target/release/deps || echo "Building the data plane. The first time this takes three to five minutes."
+	@$(BIN)/maturin develop --release --quiet
+
+build-dev: need $(READY)
+	@test -d target/debug/deps || echo "Building the data plane for tests. The first time this takes two to four minutes."
+	@$(BIN)/maturin develop --quiet
+
+rust-test: need
+	cargo test --workspace --quiet
+
+py-test: build-dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS)

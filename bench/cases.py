@@ -1,0 +1,69 @@
+"""Which loads are measured?
+
+One row a case. `counts` says whether its unit is a request or a chunk: its rate, its spread and its CPU time are per
+unit. A case with `optional` runs only when it is named or with `--all`.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Unit = Literal["request", "chunk", "connection"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One load: what the load generator is told, and how many agents stand behind the router."""
+
+    name: str
+    title: str
+    counts: Unit
+    load: tuple[str, ...]
+    agents: int = 1
+    optional: bool = False
+
+
+def _unary(name: str, clients: int, prompt_kib: int, *, optional: bool = False) -> Case:
+    load = ("--mode", "unary", "--clients", str(clients), "--prompt-bytes", str(prompt_kib * 1024))
+    noun = "client" if clients == 1 else "clients"
+    return Case(name, f"unary, {clients} {noun}, {prompt_kib} KiB", "request", load, optional=optional)
+
+
+def _streams(streams: int, agents: int, *, optional: bool = False) -> Case:
+    load = ("--mode", "streams", "--clients", str(streams), "--chunks", "50", "--interval-us", "20000")
+    title = f"{streams} streams, 20 ms a chunk"
+    return Case(f"streams-{streams}", title, "chunk", load, agents=agents, optional=optional)
+
+
+CASES: Final = (
+    _unary("unary-1", 1, 4),
+    _unary("unary-16", 16, 4),
+    _unary("unary-64", 64, 4),
+    _unary("unary-16-256k", 16, 256, optional=True),
+    Case(
+        "saturation-16",
+        "16 saturated streams",
+        "chunk",
+        ("--mode", "streams", "--clients", "16", "--chunks", "20000", "--interval-us", "0"),
+        optional=True,
+    ),
+    Case("idle-1000", "1,000 idle connections", "connection", ("--mode", "idle", "--clients", "1000"), optional=True),
+    _streams(50, 3, optional=True),
+    _streams(200, 3),
+    # The original holds about 75 requests an agent; with fewer agents it would refuse most of these.
+    _streams(500, 8, optional=True),
+)
+
+
+def chosen(names: str, *, everything: bool) -> list[Case]:
+    """The cases named in a comma-separated list, else all, else those that are not optional.
+
+    Raises: ValueError with a sentence for a name that is not a case.
+    """
+    if not names:
+        return [case for case in CASES if everything or not case.optional]
+    by_name = {case.name: case for case in CASES}
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    for name in wanted:
+        if name not in by_name:
+            raise ValueError(f"there is no case {name!r}; there are {', '.join(by_name)}")
+    return [case for case in CASES if case.name in wanted]

@@ -1,0 +1,306 @@
+//! What the data plane tells Python: one queue, and a bell that wakes whoever drains it.
+//!
+//! Invariant: a handle's events come in the order they happened, and `Finished` is its last.
+//! Quiet events (a request went as it should) do not ring by themselves: they ride along with the
+//! next one that does, or with a tick shortly after. While somebody waits for capacity, each rings.
+
+use crate::exchange::{Arrival, Failure, Finished, Whole};
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::Notify;
+
+/// Names one exchange (a request and all its attempts) for its whole life.
+pub type Handle = u64;
+
+#[derive(Debug)]
+pub enum Event {
+    /// A request is whole and waits for a command.
+    Arrived(Arc<Arrival>),
+    /// Response headers of an attempt came, `seconds` after it began; the client has seen nothing.
+    Head {
+        handle: Handle,
+        attempt: u32,
+        status: u16,
+        seconds: f64,
+        is_stream: bool,
+    },
+    /// The first body byte of an attempt came: the client's head is committed.
+    Started {
+        handle: Handle,
+        attempt: u32,
+        seconds: f64,
+    },
+    /// A buffered answer is whole and waits to be released or replaced.
+    Answered {
+        handle: Handle,
+        attempt: u32,
+        whole: Arc<Whole>,
+    },
+    /// An attempt failed and the client has seen nothing of it.
+    Failed {
+        handle: Handle,
+        attempt: u32,
+        failure: Box<Failure>,
+    },
+    Finished(Finished),
+    PeerUp {
+        peer: String,
+        remote: String,
+        dialed: bool,
+    },
+    PeerDown {
+        peer: String,
+        reason: String,
+    },
+    PeerIdentified {
+        peer: String,
+        agent_version: String,
+    },
+    /// A connection or request was refused before anybody was asked.
+    Rejected {
+        listener: Arc<str>,
+        client: String,
+        status: u16,
+        reason: &'static str,
+    },
+    /// The end of a call that Python made itself (`request`, `dial`).
+    Completed {
+        token: u64,
+        result: Result<Option<Arc<Whole>>, String>,
+    },
+}
+
+impl Event {
+    fn rings(&self) -> bool {
+        match self {
+            Event::Head { .. } | Event::Started { .. } => false,
+            Event::Finished(finished) => finished.rings(),
+            _ => true,
+        }
+    }
+}
+
+/// Longest time a quiet event waits for company.
+const QUIET_WAIT: Duration = Duration::from_millis(20);
+
+#[derive(Debug, Default)]
+struct Pending {
+    events: Vec<Event>,
+    has_rung: bool,
+    is_tick_due: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    pending: Mutex<Pending>,
+    bell: Bell,
+    is_eager: AtomicBool,
+    tick: Notify,
+}
+
+/// Cloneable handle to the queue; any thread may push, one drains.
+#[derive(Clone, Debug)]
+pub struct Events(Arc<Shared>);
+
+impl Events {
+    pub fn new() -> io::Result<Events> {
+        Ok(Events(Arc::new(Shared {
+            pending: Mutex::default(),
+            bell: Bell::new()?,
+            is_eager: AtomicBool::new(false),
+            tick: Notify::new(),
+        })))
+    }
+
+    /// Readable when events wait; the drainer watches it.
+    pub fn bell_fd(&self) -> BorrowedFd<'_> {
+        self.0.bell.reader()
+    }
+
+    /// While eager, quiet events ring at once.
+    pub fn set_eager(&self, eager: bool) {
+        if !self.0.is_eager.swap(eager, Ordering::Relaxed) && eager {
+            let mut pending = self.lock();
+            if !pending.events.is_empty() && !std::mem::replace(&mut pending.has_rung, true) {
+                self.0.bell.ring();
+            }
+        }
+    }
+
+    pub fn push(&self, event: Event) {
+        let rings = event.rings() || self.0.is_eager.load(Ordering::Relaxed);
+        let mut pending = self.lock();
+        pending.events.push(event);
+        if rings && !pending.has_rung {
+            pending.has_rung = true;
+            drop(pending);
+            self.0.bell.ring();
+        } else if !pending.has_rung && !pending.is_tick_due {
+            pending.is_tick_due = true;
+            drop(pending);
+            self.0.tick.notify_one();
+        }
+    }
+
+    /// Pushes what `make` gives, if anybody has heard of the exchange.
+    pub(crate) fn push_if(&self, is_announced: bool, make: impl FnOnce() -> Event) {
+        if is_announced {
+            self.push(make());
+        }
+    }
+
+    /// All events so far, oldest first.
+    pub fn drain(&self) -> Vec<Event> {
+        // The bell is silenced first: what is pushed after this rings again.
+        self.0.bell.silence();
+        let mut pending = self.lock();
+        pending.has_rung = false;
+        std::mem::take(&mut pending.events)
+    }
+
+    /// Rings for quiet events that found no company; runs for the life of the plane.
+    pub async fn keep_ticking(self) {
+        loop {
+            self.0.tick.notified().await;
+            tokio::time::sleep(QUIET_WAIT).await;
+            let mut pending = self.lock();
+            pending.is_tick_due = false;
+            if !pending.events.is_empty() && !std::mem::replace(&mut pending.has_rung, true) {
+                drop(pending);
+                self.0.bell.ring();
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        // A panic elsewhere cannot leave the list half changed, so a poisoned lock is still good.
+        self.0
+            .pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A file descriptor that becomes readable: an eventfd, or a pipe where there is none.
+#[derive(Debug)]
+struct Bell {
+    read: OwnedFd,
+    #[cfg(not(target_os = "linux"))]
+    write: OwnedFd,
+}
+
+#[cfg(target_os = "linux")]
+impl Bell {
+    fn new() -> io::Result<Bell> {
+        use rustix::event::{EventfdFlags, eventfd};
+        Ok(Bell {
+            read: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+        })
+    }
+
+    fn ring(&self) {
+        // It fails only when the counter is full, and then the bell rings already.
+        let _ = rustix::io::write(&self.read, &1u64.to_ne_bytes());
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Bell {
+    fn new() -> io::Result<Bell> {
+        use rustix::{fs::OFlags, io::FdFlags};
+        let (read, write) = rustix::pipe::pipe()?;
+        for fd in [&read, &write] {
+            rustix::fs::fcntl_setfl(fd, OFlags::NONBLOCK)?;
+            rustix::io::fcntl_setfd(fd, FdFlags::CLOEXEC)?;
+        }
+        Ok(Bell { read, write })
+    }
+
+    fn ring(&self) {
+        let _ = rustix::io::write(&self.write, &[1]);
+    }
+}
+
+impl Bell {
+    fn reader(&self) -> BorrowedFd<'_> {
+        self.read.as_fd()
+    }
+
+    fn silence(&self) {
+        let mut sink = [0u8; 64];
+        let _ = rustix::io::read(&self.read, &mut sink);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quiet() -> Event {
+        Event::Started {
+            handle: 1,
+            attempt: 1,
+            seconds: 0.0,
+        }
+    }
+
+    fn loud() -> Event {
+        Event::PeerDown {
+            peer: "p".into(),
+            reason: "r".into(),
+        }
+    }
+
+    fn is_ringing(events: &Events) -> bool {
+        let mut counter = [0u8; 8];
+        rustix::io::read(events.bell_fd(), &mut counter).is_ok()
+    }
+
+    #[test]
+    fn a_loud_event_rings_once_until_drained() {
+        let events = Events::new().unwrap();
+        events.push(loud());
+        events.push(loud());
+        assert!(is_ringing(&events) && !is_ringing(&events));
+        assert_eq!(events.drain().len(), 2);
+        events.push(loud());
+        assert!(is_ringing(&events));
+    }
+
+    #[test]
+    fn a_quiet_event_rides_along_with_a_loud_one() {
+        let events = Events::new().unwrap();
+        events.push(quiet());
+        assert!(!is_ringing(&events));
+        events.push(loud());
+        assert!(is_ringing(&events));
+        assert_eq!(events.drain().len(), 2);
+    }
+
+    #[test]
+    fn while_somebody_waits_quiet_events_ring() {
+        let events = Events::new().unwrap();
+        events.push(quiet());
+        events.set_eager(true);
+        assert!(is_ringing(&events), "what was already waiting rings too");
+        events.drain();
+        events.push(quiet());
+        assert!(is_ringing(&events));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_event_without_company_rings_after_a_tick() {
+        let events = Events::new().unwrap();
+        tokio::spawn(events.clone().keep_ticking());
+        events.push(quiet());
+        tokio::time::sleep(QUIET_WAIT * 2).await;
+        assert!(is_ringing(&events));
+    }
+}

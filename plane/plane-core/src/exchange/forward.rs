@@ -1,0 +1,272 @@
+//! What to forward where, how, and what came of it: values between the decider and the mover.
+
+use super::{Arrival, Standing, command::put_own_fields};
+use crate::{
+    http1::{
+        Fields, ResponseHead,
+        write::{Pair, put_end_to_end, put_field, put_length, put_status_line},
+    },
+    meter::Usage,
+    upstream::HttpUpstream,
+};
+use bytes::{Bytes, BytesMut};
+use libp2p::PeerId;
+use std::{sync::Arc, time::Duration};
+
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// An agent, over its own link.
+    Peer(PeerId),
+    /// A plain HTTP server.
+    Http(Arc<HttpUpstream>),
+}
+
+/// Why a running answer broke off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakKind {
+    /// The backend, or the way to it, is gone; or the answer ended without its dialect's end mark.
+    Lost,
+    /// Silence between two pieces for longer than allowed.
+    Idle,
+    /// The whole answer took longer than allowed.
+    Overtime,
+    /// Ended by command.
+    Aborted,
+}
+
+impl BreakKind {
+    pub const ALL: [BreakKind; 4] = [
+        BreakKind::Lost,
+        BreakKind::Idle,
+        BreakKind::Overtime,
+        BreakKind::Aborted,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            BreakKind::Lost => "backend_lost",
+            BreakKind::Idle => "stream_idle",
+            BreakKind::Overtime => "stream_overtime",
+            BreakKind::Aborted => "stream_aborted",
+        }
+    }
+}
+
+/// The part of a forward that is the same for many requests.
+#[derive(Clone, Debug, Default)]
+pub struct ForwardSpec {
+    pub host: Bytes,
+    /// Put before the path.
+    pub path_prefix: Bytes,
+    /// Fields of the client that stay here, lower case, besides those of its own hop.
+    pub drop_fields: Vec<Bytes>,
+    /// Fields of the request, replacing the client's.
+    pub set_fields: Vec<Pair>,
+    /// Fields of a streamed answer where the backend has none of that name.
+    pub stream_fields: Vec<Pair>,
+    /// The request ID goes along under this name; empty: as the client sent it.
+    pub request_id_name: Bytes,
+    /// Longest silence between two pieces of a streamed answer.
+    pub idle: Duration,
+    /// Longest streamed answer, counted from the attempt's start.
+    pub total: Option<Duration>,
+    /// An answer up to this is held until it is whole; a longer one is passed on as it comes.
+    pub buffered_bytes_max: usize,
+    /// A whole answer waits for a command instead of going out by itself.
+    pub judge: bool,
+    /// Every status is an answer, not only 200.
+    pub relay_any_status: bool,
+    /// Usage is read off the answer.
+    pub meter: bool,
+    /// An event stream without its dialect's end mark counts as broken off.
+    pub needs_end_mark: bool,
+    /// Sent where a stream breaks off, by kind; empty: nothing.
+    pub break_events: [Bytes; 4],
+}
+
+#[derive(Clone, Debug)]
+pub struct Forward {
+    pub attempt: u32,
+    pub target: Target,
+    /// With query.
+    pub path: Bytes,
+    pub spec: Arc<ForwardSpec>,
+    /// Time to the first byte of a stream, or for the whole of a buffered answer.
+    pub within: Duration,
+    /// Fields of the reply, replacing the backend's.
+    pub reply_fields: Vec<Pair>,
+    /// Sent in place of the body that arrived.
+    pub body: Option<Bytes>,
+}
+
+/// What a standing rule allows until the first byte; the caller's own deadline is usually sooner.
+const STANDING_WITHIN_DEFAULT: Duration = Duration::from_secs(120);
+
+impl Forward {
+    pub(super) fn standing(arrival: &Arrival, rule: &Standing) -> Forward {
+        let rest = arrival
+            .head
+            .path
+            .slice(rule.cut.min(arrival.head.path.len())..);
+        let path = if arrival.head.query.is_empty() {
+            rest
+        } else {
+            let mut whole = BytesMut::with_capacity(rest.len() + 1 + arrival.head.query.len());
+            whole.extend_from_slice(&rest);
+            whole.extend_from_slice(b"?");
+            whole.extend_from_slice(&arrival.head.query);
+            whole.freeze()
+        };
+        Forward {
+            attempt: 1,
+            target: rule.target.clone(),
+            path,
+            spec: rule.spec.clone(),
+            within: rule.spec.total.unwrap_or(STANDING_WITHIN_DEFAULT),
+            reply_fields: Vec::new(),
+            body: None,
+        }
+    }
+
+    /// The request as it goes to the backend: head and body.
+    pub(super) fn request(&self, arrival: &Arrival) -> (Bytes, Bytes) {
+        let spec = &self.spec;
+        let body = self.body.clone().unwrap_or_else(|| arrival.body.clone());
+        let mut out = BytesMut::with_capacity(512);
+        out.extend_from_slice(&arrival.head.method);
+        out.extend_from_slice(b" ");
+        out.extend_from_slice(&spec.path_prefix);
+        out.extend_from_slice(&self.path);
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        put_field(&mut out, b"host", &spec.host);
+        put_end_to_end(&mut out, &arrival.head.fields, |name| self.passes(name));
+        for (name, value) in &spec.set_fields {
+            put_field(&mut out, name, value);
+        }
+        if !spec.request_id_name.is_empty() {
+            put_field(
+                &mut out,
+                &spec.request_id_name,
+                arrival.request_id.as_bytes(),
+            );
+        }
+        put_length(&mut out, body.len() as u64);
+        out.extend_from_slice(b"\r\n");
+        (out.freeze(), body)
+    }
+
+    fn passes(&self, name: &[u8]) -> bool {
+        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+        !(is(b"host") || is(b"content-length") || is(b"expect"))
+            && !self.spec.drop_fields.iter().any(|n| is(n))
+            && !self.spec.set_fields.iter().any(|(n, _)| is(n))
+            && (self.spec.request_id_name.is_empty() || !is(&self.spec.request_id_name))
+    }
+
+    /// Head of the reply: the backend's fields, ours in place of those of the same name.
+    pub(super) fn reply_head(&self, arrival: &Arrival, head: &ResponseHead) -> BytesMut {
+        let mut out = BytesMut::with_capacity(512);
+        put_status_line(&mut out, head.status);
+        let is_ours = |name: &[u8]| {
+            let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+            is(b"content-length")
+                || self.reply_fields.iter().any(|(n, _)| is(n))
+                || arrival.standing_fields.iter().any(|(n, _)| is(n))
+                || arrival.request_id_names.iter().any(|n| is(n.as_bytes()))
+        };
+        put_end_to_end(&mut out, &head.fields, |name| !is_ours(name));
+        for (name, value) in &self.reply_fields {
+            put_field(&mut out, name, value);
+        }
+        if head.is_event_stream() {
+            for (name, value) in &self.spec.stream_fields {
+                if !head
+                    .fields
+                    .iter()
+                    .any(|(n, _)| n.eq_ignore_ascii_case(name))
+                {
+                    put_field(&mut out, name, value);
+                }
+            }
+        }
+        put_own_fields(&mut out, arrival, |name| {
+            !self
+                .reply_fields
+                .iter()
+                .any(|(n, _)| n.eq_ignore_ascii_case(name))
+        });
+        out
+    }
+}
+
+/// A buffered answer, whole.
+#[derive(Debug)]
+pub struct Whole {
+    pub head: ResponseHead,
+    pub body: Bytes,
+    pub usage: Option<Usage>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The agent has no live link.
+    NoLink,
+    /// The link carries as many streams as it may.
+    Busy,
+    /// No connection to the backend, or no stream over the link.
+    Connect,
+    /// The connection or stream died before the response head.
+    Reset,
+    /// Nothing, or not enough, came in time.
+    Timeout,
+    /// What came is not HTTP.
+    Malformed,
+    /// A status that is not an answer.
+    Status,
+    /// The body broke off before the client saw any of it.
+    Truncated,
+}
+
+impl FailureKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            FailureKind::NoLink => "no_link",
+            FailureKind::Busy => "busy",
+            FailureKind::Connect => "connect",
+            FailureKind::Reset => "reset",
+            FailureKind::Timeout => "timeout",
+            FailureKind::Malformed => "malformed",
+            FailureKind::Status => "status",
+            FailureKind::Truncated => "truncated",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub kind: FailureKind,
+    /// 0 where there was no answer.
+    pub status: u16,
+    pub fields: Fields,
+    /// At most `FAILURE_BODY_BYTES_MAX` of it.
+    pub body: Bytes,
+    pub detail: String,
+    /// Seconds to the response head; 0 where none came.
+    pub head_s: f64,
+    /// The link to the agent is gone.
+    pub is_link_down: bool,
+}
+
+impl Failure {
+    pub fn new(kind: FailureKind, detail: impl Into<String>) -> Box<Failure> {
+        Box::new(Failure {
+            kind,
+            status: 0,
+            fields: Fields::default(),
+            body: Bytes::new(),
+            detail: detail.into(),
+            head_s: 0.0,
+            is_link_down: kind == FailureKind::NoLink,
+        })
+    }
+}

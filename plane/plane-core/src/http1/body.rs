@@ -1,0 +1,315 @@
+//! Where a body ends: the same decoder for requests and responses.
+//!
+//! Invariant: it never takes a byte that belongs to the next message, and it buffers nothing: what
+//! is not handed out stays in the caller's buffer.
+//! Source: RFC 9112 §6.3, §7.1.
+
+use super::Framing;
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::memchr;
+
+/// Longest chunk-size line, extensions included.
+const SIZE_LINE_BYTES_MAX: usize = 1024;
+/// All trailer lines together; they are read and dropped.
+const TRAILER_BYTES_MAX: usize = 16 * 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyError {
+    /// A chunk size that is not hexadecimal, too large, or not ended by CRLF.
+    BadChunk,
+    /// Trailers longer than their bound.
+    TrailersTooLong,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Decoded {
+    Data(Bytes),
+    /// The buffer holds nothing more of this body; read on.
+    NeedMore,
+    End,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Plain bytes to go.
+    Length(u64),
+    UntilClose,
+    SizeLine,
+    ChunkData(u64),
+    ChunkEnd,
+    Trailer {
+        taken: usize,
+    },
+    Done,
+}
+
+#[derive(Debug)]
+pub struct BodyDecoder {
+    state: State,
+}
+
+impl BodyDecoder {
+    pub fn new(framing: Framing) -> Self {
+        let state = match framing {
+            Framing::Length(0) => State::Done,
+            Framing::Length(n) => State::Length(n),
+            Framing::Chunked => State::SizeLine,
+            Framing::UntilClose => State::UntilClose,
+        };
+        BodyDecoder { state }
+    }
+
+    pub fn is_done(&self) -> bool {
+        matches!(self.state, State::Done)
+    }
+
+    /// Whether the sender's close is a proper end here.
+    pub fn may_end_by_close(&self) -> bool {
+        matches!(self.state, State::UntilClose | State::Done)
+    }
+
+    /// Bytes still to come, where the framing tells.
+    pub fn remaining(&self) -> Option<u64> {
+        match self.state {
+            State::Length(n) => Some(n),
+            State::Done => Some(0),
+            _ => None,
+        }
+    }
+
+    /// The next piece of the body at the front of `buf`.
+    pub fn decode(&mut self, buf: &mut BytesMut) -> Result<Decoded, BodyError> {
+        loop {
+            match self.state {
+                State::Done => return Ok(Decoded::End),
+                State::UntilClose if buf.is_empty() => return Ok(Decoded::NeedMore),
+                State::UntilClose => return Ok(Decoded::Data(buf.split().freeze())),
+                State::Length(left) => return Ok(self.plain(buf, left)),
+                State::ChunkData(left) => return Ok(self.chunk(buf, left)),
+                State::SizeLine => {
+                    match take_line(buf, SIZE_LINE_BYTES_MAX).map_err(|()| BodyError::BadChunk)? {
+                        None => return Ok(Decoded::NeedMore),
+                        Some(line) => {
+                            self.state = match chunk_size(&line)? {
+                                0 => State::Trailer { taken: 0 },
+                                size => State::ChunkData(size),
+                            }
+                        }
+                    }
+                }
+                State::ChunkEnd => match buf.len() {
+                    0 | 1 => return Ok(Decoded::NeedMore),
+                    _ if buf.starts_with(b"\r\n") => {
+                        buf.advance(2);
+                        self.state = State::SizeLine;
+                    }
+                    _ => return Err(BodyError::BadChunk),
+                },
+                State::Trailer { taken } => {
+                    let room = TRAILER_BYTES_MAX.saturating_sub(taken);
+                    match take_line(buf, room).map_err(|()| BodyError::TrailersTooLong)? {
+                        None => return Ok(Decoded::NeedMore),
+                        Some(line) if line.is_empty() => self.state = State::Done,
+                        Some(line) => {
+                            self.state = State::Trailer {
+                                taken: taken + line.len() + 2,
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn plain(&mut self, buf: &mut BytesMut, left: u64) -> Decoded {
+        if buf.is_empty() {
+            return Decoded::NeedMore;
+        }
+        let take = left.min(buf.len() as u64);
+        self.state = if take == left {
+            State::Done
+        } else {
+            State::Length(left - take)
+        };
+        Decoded::Data(buf.split_to(take as usize).freeze())
+    }
+
+    fn chunk(&mut self, buf: &mut BytesMut, left: u64) -> Decoded {
+        if buf.is_empty() {
+            return Decoded::NeedMore;
+        }
+        let take = left.min(buf.len() as u64);
+        let data = buf.split_to(take as usize).freeze();
+        if take < left {
+            self.state = State::ChunkData(left - take);
+        } else if buf.starts_with(LAST_CHUNK) {
+            // The usual end in one step, so that the caller learns it with the last piece.
+            buf.advance(LAST_CHUNK.len());
+            self.state = State::Done;
+        } else {
+            self.state = State::ChunkEnd;
+        }
+        Decoded::Data(data)
+    }
+}
+
+const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
+
+/// One line without its CRLF; `Err` when it is longer than `bytes_max` or ends in a bare LF.
+fn take_line(buf: &mut BytesMut, bytes_max: usize) -> Result<Option<Bytes>, ()> {
+    match memchr(b'\n', buf) {
+        None if buf.len() > bytes_max => Err(()),
+        None => Ok(None),
+        Some(lf) if lf == 0 || buf[lf - 1] != b'\r' || lf > bytes_max => Err(()),
+        Some(lf) => {
+            let mut line = buf.split_to(lf + 1);
+            line.truncate(lf - 1);
+            Ok(Some(line.freeze()))
+        }
+    }
+}
+
+fn chunk_size(line: &[u8]) -> Result<u64, BodyError> {
+    let digits = line.iter().take_while(|b| b.is_ascii_hexdigit()).count();
+    let blanks = line[digits..]
+        .iter()
+        .take_while(|b| matches!(b, b' ' | b'\t'));
+    let rest = &line[digits + blanks.count()..];
+    // A lone CR, or another control byte, is where parsers part ways.
+    let is_plain = rest.iter().all(|b| !b.is_ascii_control() || *b == b'\t');
+    if digits == 0 || digits > 15 || !is_plain || !(rest.is_empty() || rest[0] == b';') {
+        return Err(BodyError::BadChunk);
+    }
+    Ok(line[..digits].iter().fold(0, |n, b| n << 4 | hex_value(*b)))
+}
+
+fn hex_value(digit: u8) -> u64 {
+    u64::from(match digit {
+        b'0'..=b'9' => digit - b'0',
+        b'a'..=b'f' => digit - b'a' + 10,
+        _ => digit - b'A' + 10,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decode_all(
+        framing: Framing,
+        pieces: &[&[u8]],
+    ) -> Result<(Vec<u8>, bool, Vec<u8>), BodyError> {
+        let (mut decoder, mut buf, mut body) =
+            (BodyDecoder::new(framing), BytesMut::new(), Vec::new());
+        for piece in pieces {
+            buf.extend_from_slice(piece);
+            loop {
+                match decoder.decode(&mut buf)? {
+                    Decoded::Data(data) => body.extend_from_slice(&data),
+                    Decoded::NeedMore | Decoded::End => break,
+                }
+            }
+        }
+        Ok((body, decoder.is_done(), buf.to_vec()))
+    }
+
+    #[test]
+    fn a_length_delimited_body_leaves_the_next_request_alone() {
+        let got = decode_all(Framing::Length(5), &[b"hel", b"loGET /"]).unwrap();
+        assert_eq!(got, (b"hello".to_vec(), true, b"GET /".to_vec()));
+    }
+
+    #[test]
+    fn extensions_and_trailers_are_dropped() {
+        let got = decode_all(
+            Framing::Chunked,
+            &[b"4;a=b\r\nwxyz\r\n0\r\nX-T: 1\r\n\r\nrest"],
+        )
+        .unwrap();
+        assert_eq!(got, (b"wxyz".to_vec(), true, b"rest".to_vec()));
+    }
+
+    #[test]
+    fn malformed_chunks_are_refused() {
+        for wire in [
+            &b"FFFFFFFFFFFFFFFF\r\n"[..],
+            b"\r\n",
+            b"-1\r\n",
+            b"+5\r\n",
+            b"0x5\r\n",
+            b"5\nhello",
+            b"3\r\nabcd\r\n",
+            b" 5\r\n",
+            b"5\r\r\nhello",
+            b"5;a\rb\r\nhello",
+            b"5 a\r\nhello",
+        ] {
+            let got = decode_all(Framing::Chunked, &[wire]);
+            assert_eq!(
+                got,
+                Err(BodyError::BadChunk),
+                "{:?}",
+                String::from_utf8_lossy(wire)
+            );
+        }
+    }
+
+    #[test]
+    fn endless_size_lines_and_trailers_are_cut() {
+        let long = vec![b'1'; SIZE_LINE_BYTES_MAX + 1];
+        assert_eq!(
+            decode_all(Framing::Chunked, &[&long]),
+            Err(BodyError::BadChunk)
+        );
+        let mut trailers = b"0\r\n".to_vec();
+        trailers.extend(b"X-A: 1\r\n".repeat(TRAILER_BYTES_MAX / 8 + 1));
+        assert_eq!(
+            decode_all(Framing::Chunked, &[&trailers]),
+            Err(BodyError::TrailersTooLong)
+        );
+    }
+
+    #[test]
+    fn trailers_of_just_their_bound_are_taken_and_one_byte_more_is_not() {
+        for (extra, is_fine) in [(0, true), (1, false), (2, false)] {
+            let mut wire = b"0\r\n".to_vec();
+            // The bound counts the lines with their ends; the empty last line has two bytes itself.
+            wire.extend(vec![b'x'; TRAILER_BYTES_MAX - 3 + extra]);
+            wire.extend(b"\r\n\r\n");
+            let got = decode_all(Framing::Chunked, &[&wire]);
+            assert_eq!(got.is_ok_and(|(_, is_done, _)| is_done), is_fine, "{extra}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_splitting_of_a_chunked_body_gives_the_same_bytes(
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..8),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+        ) {
+            let mut wire = Vec::new();
+            for chunk in &chunks {
+                wire.extend(format!("{:x}\r\n", chunk.len()).bytes());
+                wire.extend(chunk);
+                wire.extend(b"\r\n");
+            }
+            wire.extend(b"0\r\n\r\nNEXT");
+            let mut at: Vec<usize> = cuts.iter().map(|c| c.index(wire.len())).collect();
+            at.extend([0, wire.len()]);
+            at.sort_unstable();
+            let pieces: Vec<&[u8]> = at.windows(2).map(|w| &wire[w[0]..w[1]]).collect();
+            let (body, done, rest) = decode_all(Framing::Chunked, &pieces).unwrap();
+            prop_assert_eq!(body, chunks.concat());
+            prop_assert!(done);
+            prop_assert_eq!(rest, b"NEXT".to_vec());
+        }
+
+        #[test]
+        fn garbage_never_panics_and_never_hands_out_more_than_came(wire in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok((body, _, rest)) = decode_all(Framing::Chunked, &[&wire]) {
+                prop_assert!(body.len() + rest.len() <= wire.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! HTTP/1.1 on the wire: what a head may look like, where a body ends, how both are written.
+//!
+//! Everything here is a plain function or state machine over bytes; no socket is touched. The
+//! server side (`ingress`) and the client side (`upstream`) share it, so that both read a message's
+//! length in exactly one way.
+
+pub mod body;
+pub mod fields;
+pub mod guard;
+pub mod response;
+pub mod write;
+
+pub use body::{BodyDecoder, BodyError, Decoded};
+pub use fields::Fields;
+pub use guard::{Framing, GuardLimits, Refused, RequestHead, RequestParser};
+pub use response::{ResponseError, ResponseHead, ResponseParser};
+
+/// Header fields accepted in one head, request or response.
+pub const FIELDS_MAX: usize = 512;
+/// Tokens in all `Connection` fields of one head. Every field is compared with each of them.
+pub const CONNECTION_TOKENS_MAX: usize = 32;
+/// Bytes of one head, request line or status line included.
+pub const HEAD_BYTES_MAX: usize = 128 * 1024;

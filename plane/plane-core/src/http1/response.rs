@@ -1,0 +1,245 @@
+//! Response heads as an engine or an agent sends them, and how their bodies are framed.
+
+use super::{
+    CONNECTION_TOKENS_MAX, FIELDS_MAX, Fields, Framing, HEAD_BYTES_MAX, guard::content_length,
+};
+use bytes::BytesMut;
+use memchr::memmem;
+use std::mem::MaybeUninit;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseError {
+    Malformed,
+    TooLarge,
+    /// More interim answers than anybody sends.
+    TooManyInterim,
+}
+
+#[derive(Clone, Debug)]
+pub struct ResponseHead {
+    pub status: u16,
+    pub fields: Fields,
+    pub framing: Framing,
+    /// The connection may be used again once the body is read.
+    pub keep_alive: bool,
+}
+
+impl ResponseHead {
+    pub fn is_event_stream(&self) -> bool {
+        self.fields
+            .get("content-type")
+            .is_some_and(|v| memmem::find(&v.to_ascii_lowercase(), b"text/event-stream").is_some())
+    }
+}
+
+/// Interim (1xx) answers skipped before the real one.
+const INTERIM_MAX: u32 = 16;
+
+/// What every answer begins with; anything else is refused before more of it is waited for.
+const SIGNATURE: &[u8] = b"HTTP/1.";
+
+#[derive(Debug, Default)]
+pub struct ResponseParser {
+    scanned: usize,
+    interim: u32,
+    is_to_head: bool,
+}
+
+impl ResponseParser {
+    /// An answer to `HEAD` has no body, whatever its fields say.
+    pub fn new(is_to_head: bool) -> Self {
+        ResponseParser {
+            is_to_head,
+            ..ResponseParser::default()
+        }
+    }
+
+    /// Takes one final head off the front of `buf`; interim answers are skipped.
+    pub fn parse(&mut self, buf: &mut BytesMut) -> Result<Option<ResponseHead>, ResponseError> {
+        loop {
+            let known = buf.len().min(SIGNATURE.len());
+            if buf[..known] != SIGNATURE[..known] {
+                return Err(ResponseError::Malformed);
+            }
+            let from = self.scanned.saturating_sub(3);
+            let visible = buf.len().min(HEAD_BYTES_MAX);
+            let Some(at) = memmem::find(&buf[from..visible], b"\r\n\r\n") else {
+                self.scanned = visible;
+                return if buf.len() > visible {
+                    Err(ResponseError::TooLarge)
+                } else {
+                    Ok(None)
+                };
+            };
+            self.scanned = 0;
+            let head = read(buf.split_to(from + at + 4), self.is_to_head)?;
+            if !(100..200).contains(&head.status) {
+                return Ok(Some(head));
+            }
+            self.interim += 1;
+            if self.interim > INTERIM_MAX || head.status == 101 {
+                return Err(ResponseError::TooManyInterim);
+            }
+        }
+    }
+}
+
+fn read(block: BytesMut, is_to_head: bool) -> Result<ResponseHead, ResponseError> {
+    let block = block.freeze();
+    let mut slots = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut parsed = httparse::Response::new(&mut []);
+    match httparse::ParserConfig::default().parse_response_with_uninit_headers(
+        &mut parsed,
+        &block,
+        &mut slots,
+    ) {
+        // Anything else would mean that the two of us see the head end at different places.
+        Ok(httparse::Status::Complete(end)) if end == block.len() => {}
+        _ => return Err(ResponseError::Malformed),
+    }
+    let (Some(status @ 100..), Some(version)) = (parsed.code, parsed.version) else {
+        return Err(ResponseError::Malformed);
+    };
+    let fields = Fields::new(block.clone(), parsed.headers);
+    if fields.connection_tokens() > CONNECTION_TOKENS_MAX {
+        return Err(ResponseError::Malformed);
+    }
+    let framing = match framing(&fields, status)? {
+        _ if is_to_head => Framing::Length(0),
+        framing => framing,
+    };
+    // Chunks from a 1.0 server are read, but its connection is not trusted with another request.
+    let may_keep = match version {
+        1 => true,
+        _ => fields.connection_has("keep-alive") && framing != Framing::Chunked,
+    };
+    let keep_alive = may_keep && !fields.connection_has("close") && framing != Framing::UntilClose;
+    Ok(ResponseHead {
+        status,
+        fields,
+        framing,
+        keep_alive,
+    })
+}
+
+/// Source: RFC 9112 §6.3. A length beside `Transfer-Encoding` is refused rather than guessed at.
+fn framing(fields: &Fields, status: u16) -> Result<Framing, ResponseError> {
+    if (100..200).contains(&status) || status == 204 || status == 304 {
+        return Ok(Framing::Length(0));
+    }
+    let mut lengths = fields.all("content-length");
+    let length = lengths.next();
+    if lengths.any(|other| Some(other) != length) {
+        return Err(ResponseError::Malformed);
+    }
+    let mut codings = fields.all("transfer-encoding");
+    let coding = codings.next();
+    if codings.next().is_some() {
+        return Err(ResponseError::Malformed);
+    }
+    match (length, coding) {
+        (None, None) => Ok(Framing::UntilClose),
+        (Some(text), None) => content_length(text)
+            .map(Framing::Length)
+            .ok_or(ResponseError::Malformed),
+        (None, Some(coding)) if coding.eq_ignore_ascii_case(b"chunked") => Ok(Framing::Chunked),
+        _ => Err(ResponseError::Malformed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(wire: &[u8]) -> Result<Option<ResponseHead>, ResponseError> {
+        ResponseParser::default().parse(&mut BytesMut::from(wire))
+    }
+
+    #[test]
+    fn interim_answers_are_skipped() {
+        let head =
+            parse(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                .unwrap()
+                .unwrap();
+        assert_eq!(
+            (head.status, head.framing, head.keep_alive),
+            (200, Framing::Length(2), true)
+        );
+    }
+
+    #[test]
+    fn a_head_split_anywhere_is_found() {
+        let wire = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for cut in 0..wire.len() {
+            let (mut parser, mut buf) = (ResponseParser::default(), BytesMut::from(&wire[..cut]));
+            assert!(parser.parse(&mut buf).unwrap().is_none());
+            buf.extend_from_slice(&wire[cut..]);
+            assert_eq!(
+                parser.parse(&mut buf).unwrap().unwrap().framing,
+                Framing::Chunked
+            );
+        }
+    }
+
+    #[test]
+    fn without_length_the_body_ends_with_the_connection() {
+        let head = parse(b"HTTP/1.1 200 OK\r\n\r\n").unwrap().unwrap();
+        assert_eq!(
+            (head.framing, head.keep_alive),
+            (Framing::UntilClose, false)
+        );
+    }
+
+    #[test]
+    fn a_switch_of_protocol_or_two_lengths_is_an_error() {
+        assert!(parse(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n").is_err());
+        assert!(
+            parse(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n").is_err()
+        );
+        assert!(
+            parse(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n")
+                .is_err()
+        );
+        let twice = "Transfer-Encoding: chunked\r\n".repeat(2);
+        assert!(parse(format!("HTTP/1.1 200 OK\r\n{twice}\r\n").as_bytes()).is_err());
+        assert!(parse(b"NOT HTTP\r\n\r\n").is_err());
+        assert!(parse(b"HTTP/1.1 099 Low\r\n\r\n").is_err());
+    }
+
+    #[test]
+    fn garbage_is_told_before_its_head_would_be_whole() {
+        for wire in [&b"SSH-2.0-x\r\n"[..], b"h", b"HTTP/2", b"\r\n", b"\0"] {
+            assert!(parse(wire).is_err(), "{wire:?}");
+        }
+        assert!(parse(b"HTTP/1").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_head_that_another_reader_would_end_sooner_is_an_error() {
+        let wire = b"HTTP/1.1 200 OK\nContent-Length: 5\n\nhello\r\n\r\n";
+        assert!(parse(wire).is_err());
+    }
+
+    #[test]
+    fn an_answer_to_head_has_no_body_and_leaves_the_connection_usable() {
+        for fields in [
+            "Content-Length: 5\r\n",
+            "Transfer-Encoding: chunked\r\n",
+            "",
+        ] {
+            let wire = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
+            let head = ResponseParser::new(true).parse(&mut BytesMut::from(wire.as_bytes()));
+            let head = head.unwrap().unwrap();
+            assert_eq!((head.framing, head.keep_alive), (Framing::Length(0), true));
+        }
+    }
+
+    #[test]
+    fn chunks_of_a_1_0_server_are_read_but_its_connection_is_not_kept() {
+        let fields = "Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n";
+        let head = parse(format!("HTTP/1.0 200 OK\r\n{fields}\r\n").as_bytes())
+            .unwrap()
+            .unwrap();
+        assert_eq!((head.framing, head.keep_alive), (Framing::Chunked, false));
+    }
+}

@@ -1,0 +1,104 @@
+//! A listener's rules: limits, standing answers, and whether it is closing.
+
+use crate::{exchange::Standing, http1::write::Pair};
+use bytes::Bytes;
+use std::{
+    sync::{Arc, PoisonError, RwLock, atomic::AtomicUsize},
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+
+#[derive(Clone, Debug)]
+pub struct DoorSpec {
+    pub name: Arc<str>,
+    /// 0: no limit.
+    pub body_bytes_max: u64,
+    /// For a whole head, from its first byte; also for the first byte of a new connection.
+    pub head_within: Duration,
+    /// For a whole body.
+    pub body_within: Duration,
+    /// Between two requests of one connection; none: for ever.
+    pub idle_within: Option<Duration>,
+    /// Longest time a write may stand still.
+    pub write_within: Duration,
+    pub connections_max: usize,
+    /// Put into every reply.
+    pub standing_fields: Arc<Vec<Pair>>,
+    /// Bodies of the answers that the guard gives by itself, by status.
+    pub refusals: Arc<Vec<(u16, Bytes)>>,
+    pub digests_bodies: bool,
+    /// Replies tell the request ID; under a second name too where the path begins so.
+    pub tells_request_id: bool,
+    pub second_id_prefix: Bytes,
+}
+
+impl DoorSpec {
+    pub fn named(name: &str) -> DoorSpec {
+        DoorSpec {
+            name: name.into(),
+            body_bytes_max: 10 * 1024 * 1024,
+            head_within: Duration::from_secs(10),
+            body_within: Duration::from_secs(60),
+            idle_within: Some(Duration::from_secs(120)),
+            write_within: Duration::from_secs(60),
+            connections_max: 16_384,
+            standing_fields: Arc::default(),
+            refusals: Arc::default(),
+            digests_bodies: false,
+            tells_request_id: false,
+            second_id_prefix: Bytes::new(),
+        }
+    }
+}
+
+/// One listener at work.
+pub struct Door {
+    pub spec: DoorSpec,
+    /// Cancelled when no new connection and no further request is wanted.
+    pub closing: CancellationToken,
+    pub connections: AtomicUsize,
+    standing: RwLock<Vec<Arc<Standing>>>,
+}
+
+impl Door {
+    pub fn new(spec: DoorSpec) -> Arc<Door> {
+        Arc::new(Door {
+            spec,
+            closing: CancellationToken::new(),
+            connections: AtomicUsize::new(0),
+            standing: RwLock::default(),
+        })
+    }
+
+    /// Rules are tried in the order they were added.
+    pub fn add_standing(&self, rule: Standing) {
+        self.standing
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::new(rule));
+    }
+
+    pub fn standing_for(&self, path: &[u8]) -> Option<Arc<Standing>> {
+        let rules = self.standing.read().unwrap_or_else(PoisonError::into_inner);
+        rules
+            .iter()
+            .find(|rule| path.starts_with(&rule.prefix))
+            .cloned()
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.closing.is_cancelled()
+    }
+
+    pub fn request_id_names(&self, path: &[u8]) -> &'static [&'static str] {
+        match &self.spec {
+            spec if !spec.tells_request_id => &[],
+            spec if !spec.second_id_prefix.is_empty()
+                && path.starts_with(&spec.second_id_prefix) =>
+            {
+                &["x-request-id", "request-id"]
+            }
+            _ => &["x-request-id"],
+        }
+    }
+}

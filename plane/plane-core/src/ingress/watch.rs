@@ -1,0 +1,72 @@
+//! Watches the client's end of a connection while its request is being answered.
+
+use super::serve::Who;
+use bytes::BytesMut;
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+use tokio::io::AsyncRead;
+use tokio_util::{io::poll_read_buf, sync::WaitForCancellationFutureOwned};
+
+/// Pipelined bytes held back while a request runs; a client that sends more is not read further,
+/// so its leaving is seen at the next write only.
+const HELD_BACK_BYTES_MAX: usize = 64 * 1024;
+
+/// What tells that the other side has gone: end of input from a client, a reset or the loss of the
+/// link from a peer. A peer's own FIN says nothing: originals send it right behind the request.
+///
+/// Source: wire.md §6.1, §8.6; technical-notes.md 'HTTP over it'.
+pub struct Watch {
+    is_peer: bool,
+    has_fin: bool,
+    link_closed: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+}
+
+impl Watch {
+    pub fn new(who: &Who) -> Self {
+        let link_closed = who
+            .link
+            .as_ref()
+            .map(|conn| Box::pin(conn.closed.clone().cancelled_owned()));
+        Watch {
+            is_peer: who.link.is_some(),
+            has_fin: false,
+            link_closed,
+        }
+    }
+
+    pub fn has_fin(&self) -> bool {
+        self.has_fin
+    }
+
+    /// Input has ended for good; nothing more can be learnt from reading.
+    pub fn note_fin(&mut self) {
+        self.has_fin = true;
+    }
+
+    /// Ready when nobody is there any more. Bytes that come meanwhile are kept in `buf`.
+    pub fn poll_gone<IO: AsyncRead + Unpin>(
+        &mut self,
+        io: &mut IO,
+        buf: &mut BytesMut,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        while !self.has_fin && buf.len() < HELD_BACK_BYTES_MAX {
+            if buf.capacity() == buf.len() {
+                buf.reserve(1024);
+            }
+            match poll_read_buf(Pin::new(&mut *io), cx, buf) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(0)) if self.is_peer => self.has_fin = true,
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Ok(_)) => {}
+            }
+        }
+        match &mut self.link_closed {
+            Some(closed) => closed.as_mut().poll(cx),
+            None => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The data plane of Hivenet Router: moves requests and answers between clients, agents and engines.
+//!
+//! It decides nothing. Limits, texts and choices come in as values and commands; what happens goes
+//! out as events. `plane` is the way in; a request's way is `ingress`, `exchange`, `upstream`.
+
+pub mod digest;
+pub mod events;
+pub mod exchange;
+pub mod http1;
+pub mod ingress;
+pub mod meter;
+pub mod peers;
+pub mod plane;
+pub mod upstream;

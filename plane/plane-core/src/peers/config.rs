@@ -1,0 +1,81 @@
+//! How the link is set up: every limit of it, in one place.
+
+use std::time::Duration;
+
+use super::{
+    behaviour::LinkLimits,
+    conn::OWN_STREAMS_MAX,
+    mux::{ACK_BACKLOG, MuxConfig, OWN_STREAMS},
+    swarm::NEGOTIATING_MAX,
+};
+
+/// Inbound connections in all, pending ones included.
+pub const CONNECTIONS_MAX: usize = 4096;
+/// Inbound connections per IPv4 address or IPv6 /56; loopback is free.
+pub const CONNS_PER_IP_MAX: usize = 32;
+
+/// How the link is set up. `new` gives the defaults; every field may be changed.
+///
+/// One connection can make this side hold at most (`inbound_served` + 416 + own open streams) x 256 KiB
+/// plus `window_extra_bytes` of unread data, so who serves strangers keeps `inbound_served` small.
+#[derive(Clone)]
+pub struct PeersConfig {
+    /// The content of the key file: 68 bytes.
+    pub identity: Vec<u8>,
+    /// Streams this side may hold open on one connection to a peer of our own kind.
+    pub streams_max: usize,
+    /// Inbound streams of one connection that are handed out at once; more of them wait.
+    pub inbound_served: usize,
+    /// Inbound streams of all connections that wait to be received.
+    pub inbound_queue: usize,
+    pub conns_per_ip: usize,
+    pub connections_max: usize,
+    /// Unread bytes by which the windows of one connection may grow in all, for long distances.
+    pub window_extra_bytes: usize,
+    /// Payload of one data frame at most.
+    pub frame_bytes: usize,
+    pub ping_every: Duration,
+    pub ping_within: Duration,
+    /// A stream the peer has not taken up by then is given up.
+    pub open_within: Duration,
+}
+
+impl PeersConfig {
+    pub fn new(identity: Vec<u8>) -> Self {
+        let mux = MuxConfig::default();
+        Self {
+            identity,
+            streams_max: OWN_STREAMS_MAX,
+            inbound_served: 1024,
+            inbound_queue: 64,
+            conns_per_ip: CONNS_PER_IP_MAX,
+            connections_max: CONNECTIONS_MAX,
+            window_extra_bytes: mux.window_extra_bytes,
+            frame_bytes: mux.frame_bytes,
+            ping_every: Duration::from_secs(5),
+            ping_within: Duration::from_secs(5),
+            open_within: Duration::from_secs(10),
+        }
+    }
+
+    pub(super) fn mux(&self) -> MuxConfig {
+        MuxConfig {
+            outbound_max: self.streams_max,
+            // All that can wait legitimately: served, negotiating, and not yet taken up.
+            inbound_max: self.inbound_served + NEGOTIATING_MAX + ACK_BACKLOG + OWN_STREAMS,
+            window_extra_bytes: self.window_extra_bytes,
+            frame_bytes: self.frame_bytes,
+            ..MuxConfig::default()
+        }
+    }
+
+    pub(super) fn limits(&self) -> LinkLimits {
+        LinkLimits {
+            streams_max: self.streams_max,
+            inbound_served: self.inbound_served,
+            conns_per_ip: self.conns_per_ip,
+            connections_max: self.connections_max,
+            open_within: self.open_within,
+        }
+    }
+}

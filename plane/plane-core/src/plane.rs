@@ -1,0 +1,340 @@
+//! The data plane as one thing: its thread, its listeners, its links, and what is asked of it.
+//!
+//! Everything runs on one thread with one event loop; what other threads call here hands work over
+//! or waits for an answer, and never touches a connection.
+
+use crate::{
+    events::{Event, Events, Handle},
+    exchange::{FailureKind, Standing, Target, Whole},
+    http1::write::{Pair, put_field, put_length},
+    ingress::{self, Door, DoorSpec},
+    peers::{PeerEvent, Peers, PeersConfig},
+    upstream::{Lanes, PoolLimits, UpBody},
+};
+use bytes::{Bytes, BytesMut};
+use libp2p::{Multiaddr, PeerId};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+use tokio::{net::TcpSocket, runtime, sync::mpsc};
+use tokio_util::sync::CancellationToken;
+
+/// What every connection needs at hand.
+pub struct Context {
+    pub events: Events,
+    pub lanes: Lanes,
+    pub peers: Peers,
+    last_handle: AtomicU64,
+    live: AtomicUsize,
+}
+
+/// One request being served; it stops counting when dropped.
+pub struct Live<'a>(&'a AtomicUsize);
+
+impl Drop for Live<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Context {
+    pub fn begin(&self) -> Live<'_> {
+        self.live.fetch_add(1, Ordering::Relaxed);
+        Live(&self.live)
+    }
+
+    /// Requests being served now, on all listeners.
+    pub fn live(&self) -> usize {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    pub fn next_handle(&self) -> Handle {
+        self.last_handle.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+pub struct Plane {
+    runtime: runtime::Handle,
+    context: Arc<Context>,
+    peer_door: Arc<Door>,
+    doors: Mutex<Vec<Arc<Door>>>,
+    stop: CancellationToken,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Connections waiting to be accepted by us, at the kernel.
+const BACKLOG: u32 = 4096;
+/// Kept connections are looked over this often.
+const SWEEP_EVERY: Duration = Duration::from_secs(5);
+/// Longest answer to a call that Python makes itself.
+const OWN_ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+impl Plane {
+    /// Starts the thread. `peer_door` holds the rules for what peers send over their links.
+    pub fn start(peers: PeersConfig, peer_door: DoorSpec, pool: PoolLimits) -> io::Result<Plane> {
+        let events = Events::new()?;
+        let stop = CancellationToken::new();
+        let peer_door = Door::new(peer_door);
+        let (started, starting) = std::sync::mpsc::channel();
+        let thread = {
+            let (events, stop, peer_door) = (events.clone(), stop.clone(), peer_door.clone());
+            std::thread::Builder::new()
+                .name("plane".into())
+                .spawn(move || {
+                    let built = runtime::Builder::new_current_thread().enable_all().build();
+                    let runtime = match built {
+                        Ok(runtime) => runtime,
+                        Err(error) => return drop(started.send(Err(error))),
+                    };
+                    runtime.block_on(async {
+                        match boot(events, peers, peer_door, pool) {
+                            Ok(context) => {
+                                let _ = started.send(Ok((runtime::Handle::current(), context)));
+                                stop.cancelled().await;
+                            }
+                            Err(error) => drop(started.send(Err(error))),
+                        }
+                    });
+                })?
+        };
+        let (runtime, context) = starting
+            .recv()
+            .map_err(|_| io::Error::other("the data plane ended at its start"))??;
+        let doors = Mutex::new(vec![peer_door.clone()]);
+        Ok(Plane {
+            runtime,
+            context,
+            peer_door,
+            doors,
+            stop,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Binds and serves; gives the address it bound, which has the port that 0 became.
+    pub fn listen_http(&self, address: SocketAddr, spec: DoorSpec) -> io::Result<SocketAddr> {
+        let _inside = self.runtime.enter();
+        let socket = if address.is_ipv4() {
+            TcpSocket::new_v4()?
+        } else {
+            TcpSocket::new_v6()?
+        };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(BACKLOG)?;
+        let bound = listener.local_addr()?;
+        let door = Door::new(spec);
+        self.doors().push(door.clone());
+        self.runtime
+            .spawn(ingress::accept_tcp(self.context.clone(), door, listener));
+        Ok(bound)
+    }
+
+    /// Listens for peers; gives the addresses without the peer ID.
+    pub fn listen_peers(&self, address: Multiaddr) -> Result<Vec<Multiaddr>, String> {
+        let peers = self.context.peers.clone();
+        self.runtime
+            .block_on(peers.listen(address))
+            .map_err(|error| error.to_string())
+    }
+
+    /// Requests of peers under this prefix go to that target without a question.
+    pub fn add_standing(&self, rule: Standing) {
+        self.peer_door.add_standing(rule);
+    }
+
+    /// Connects to a peer; the end is told as `Completed` with that token.
+    pub fn dial(&self, token: u64, peer: PeerId, addresses: Vec<Multiaddr>, within: Duration) {
+        let context = self.context.clone();
+        self.runtime.spawn(async move {
+            let result =
+                match tokio::time::timeout(within, context.peers.dial(peer, addresses)).await {
+                    Ok(Ok(())) => Ok(None),
+                    Ok(Err(error)) => Err(error.to_string()),
+                    Err(_) => Err(format!("no connection within {} s", within.as_secs_f64())),
+                };
+            context.events.push(Event::Completed { token, result });
+        });
+    }
+
+    /// Sends one request of our own; the answer is told as `Completed` with that token.
+    pub fn request(&self, token: u64, target: Target, request: OwnRequest, within: Duration) {
+        let context = self.context.clone();
+        self.runtime.spawn(async move {
+            let result = match tokio::time::timeout(
+                within,
+                own_request(&context, &target, &request),
+            )
+            .await
+            {
+                Ok(result) => result.map(Some),
+                Err(_) => Err(format!("no answer within {} s", within.as_secs_f64())),
+            };
+            context.events.push(Event::Completed { token, result });
+        });
+    }
+
+    /// No new connections or requests: idle connections close, busy ones after their answer.
+    pub fn close_doors(&self) {
+        for door in self
+            .doors()
+            .iter()
+            .filter(|door| !Arc::ptr_eq(door, &self.peer_door))
+        {
+            door.closing.cancel();
+        }
+    }
+
+    /// Ends everything at once and waits for the thread.
+    pub fn shutdown(&self) {
+        self.stop.cancel();
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(thread) = thread {
+            // A panic of that thread has been reported where it happened.
+            let _ = thread.join();
+        }
+    }
+
+    fn doors(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Door>>> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+fn boot(
+    events: Events,
+    peers: PeersConfig,
+    peer_door: Arc<Door>,
+    pool: PoolLimits,
+) -> io::Result<Arc<Context>> {
+    let (peers, inbound, peer_events) =
+        Peers::start(peers).map_err(|error| io::Error::other(error.to_string()))?;
+    let lanes = Lanes::new(peers.clone(), pool);
+    let context = Arc::new(Context {
+        events: events.clone(),
+        lanes,
+        peers,
+        last_handle: AtomicU64::new(0),
+        live: AtomicUsize::new(0),
+    });
+    tokio::spawn(events.clone().keep_ticking());
+    tokio::spawn(tell_peer_events(events, peer_events));
+    tokio::spawn(ingress::accept_peers(context.clone(), peer_door, inbound));
+    let swept = context.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(SWEEP_EVERY).await;
+            swept.lanes.sweep();
+        }
+    });
+    Ok(context)
+}
+
+async fn tell_peer_events(events: Events, mut peer_events: mpsc::UnboundedReceiver<PeerEvent>) {
+    while let Some(event) = peer_events.recv().await {
+        events.push(match event {
+            PeerEvent::Up {
+                peer,
+                remote,
+                dialed,
+            } => Event::PeerUp {
+                peer: peer.to_base58(),
+                remote,
+                dialed,
+            },
+            PeerEvent::Down { peer, reason } => Event::PeerDown {
+                peer: peer.to_base58(),
+                reason,
+            },
+            PeerEvent::Identified {
+                peer,
+                agent_version,
+            } => Event::PeerIdentified {
+                peer: peer.to_base58(),
+                agent_version,
+            },
+            PeerEvent::RefusedIp { ip } => Event::Rejected {
+                listener: "peers".into(),
+                client: ip.to_string(),
+                status: 0,
+                reason: "too_many_connections_of_address",
+            },
+        });
+    }
+}
+
+/// A request that Python makes itself: a probe, or a report to a router.
+pub struct OwnRequest {
+    pub method: Bytes,
+    pub path: Bytes,
+    pub host: Bytes,
+    pub fields: Vec<Pair>,
+    pub body: Bytes,
+}
+
+async fn own_request(
+    context: &Context,
+    target: &Target,
+    request: &OwnRequest,
+) -> Result<Arc<Whole>, String> {
+    let mut head = BytesMut::with_capacity(256);
+    for part in [&request.method[..], b" ", &request.path, b" HTTP/1.1\r\n"] {
+        head.extend_from_slice(part);
+    }
+    put_field(&mut head, b"host", &request.host);
+    for (name, value) in &request.fields {
+        put_field(&mut head, name, value);
+    }
+    put_length(&mut head, request.body.len() as u64);
+    head.extend_from_slice(b"\r\n");
+    let lane = context
+        .lanes
+        .lane(target)
+        .map_err(|failure| failure.detail)?;
+    let (head, mut body) =
+        lane.send(&head, &request.body)
+            .await
+            .map_err(|failure| match failure.kind {
+                FailureKind::Status => format!("status {}", failure.status),
+                _ => failure.detail,
+            })?;
+    let body = whole_body(&mut body).await?;
+    Ok(Arc::new(Whole {
+        head,
+        body,
+        usage: None,
+    }))
+}
+
+async fn whole_body(body: &mut UpBody) -> Result<Bytes, String> {
+    let mut whole = BytesMut::new();
+    while let Some(piece) = body.next().await.map_err(|broken| broken.0)? {
+        if whole.len() + piece.len() > OWN_ANSWER_BYTES_MAX {
+            return Err(format!(
+                "the answer is longer than {OWN_ANSWER_BYTES_MAX} bytes"
+            ));
+        }
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole.freeze())
+}

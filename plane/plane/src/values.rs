@@ -1,0 +1,153 @@
+//! Settings and destinations as Python hands them in.
+
+use bytes::Bytes;
+use plane_core::{
+    exchange::{self, Target},
+    http1::write::{Pair, is_writable},
+    ingress,
+    peers::PeerId,
+    upstream::HttpUpstream,
+};
+use pyo3::{exceptions::PyValueError, prelude::*};
+use std::{sync::Arc, time::Duration};
+
+/// Header fields; a name or value that would break the head is refused here, before it can.
+pub fn pairs(fields: Vec<(Vec<u8>, Vec<u8>)>) -> PyResult<Vec<Pair>> {
+    fields
+        .into_iter()
+        .map(|(name, value)| match is_writable(&name, &value) {
+            true => Ok((Bytes::from(name), Bytes::from(value))),
+            false => Err(PyValueError::new_err(format!(
+                "header field {:?} cannot be written: a name must be a token and a value must hold no control character",
+                String::from_utf8_lossy(&name)
+            ))),
+        })
+        .collect()
+}
+
+/// Seconds as a duration; a negative or absurd number counts as the nearest possible one.
+pub fn seconds(value: f64) -> Duration {
+    const LONGEST_S: f64 = 365.0 * 86_400.0;
+    Duration::from_secs_f64(value.clamp(0.0, LONGEST_S))
+}
+
+/// An agent as a destination.
+#[pyclass(frozen)]
+pub struct Peer(pub PeerId);
+
+/// A plain HTTP server as a destination.
+#[pyclass(frozen)]
+pub struct Upstream(pub Arc<HttpUpstream>);
+
+#[derive(FromPyObject)]
+pub enum To<'py> {
+    Peer(Bound<'py, Peer>),
+    Upstream(Bound<'py, Upstream>),
+}
+
+impl To<'_> {
+    pub fn target(&self) -> Target {
+        match self {
+            To::Peer(peer) => Target::Peer(peer.get().0),
+            To::Upstream(upstream) => Target::Http(upstream.get().0.clone()),
+        }
+    }
+}
+
+#[pyclass(frozen)]
+pub struct ForwardSpec(pub Arc<exchange::ForwardSpec>);
+
+#[pymethods]
+impl ForwardSpec {
+    #[new]
+    #[pyo3(signature = (
+        *, host, path_prefix = Vec::new(), drop_fields = Vec::new(), set_fields = Vec::new(), stream_fields = Vec::new(),
+        request_id_name = Vec::new(), idle_s, total_s = None, buffered_bytes_max, judge = false, relay_any_status = false,
+        meter = true, needs_end_mark = false, break_events = None
+    ))]
+    // One keyword per setting: Python names them all.
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        host: Vec<u8>,
+        path_prefix: Vec<u8>,
+        drop_fields: Vec<Vec<u8>>,
+        set_fields: Vec<(Vec<u8>, Vec<u8>)>,
+        stream_fields: Vec<(Vec<u8>, Vec<u8>)>,
+        request_id_name: Vec<u8>,
+        idle_s: f64,
+        total_s: Option<f64>,
+        buffered_bytes_max: usize,
+        judge: bool,
+        relay_any_status: bool,
+        meter: bool,
+        needs_end_mark: bool,
+        break_events: Option<[Vec<u8>; 4]>,
+    ) -> PyResult<Self> {
+        Ok(ForwardSpec(Arc::new(exchange::ForwardSpec {
+            host: host.into(),
+            path_prefix: path_prefix.into(),
+            drop_fields: drop_fields.into_iter().map(Bytes::from).collect(),
+            set_fields: pairs(set_fields)?,
+            stream_fields: pairs(stream_fields)?,
+            request_id_name: request_id_name.into(),
+            idle: seconds(idle_s),
+            total: total_s.map(seconds),
+            buffered_bytes_max,
+            judge,
+            relay_any_status,
+            meter,
+            needs_end_mark,
+            break_events: break_events
+                .map(|events| events.map(Bytes::from))
+                .unwrap_or_default(),
+        })))
+    }
+}
+
+#[pyclass(frozen)]
+pub struct DoorSpec(pub ingress::DoorSpec);
+
+#[pymethods]
+impl DoorSpec {
+    #[new]
+    #[pyo3(signature = (
+        name, *, body_bytes_max, head_within_s = 10.0, body_within_s = 60.0, idle_within_s = Some(120.0), write_within_s = 60.0,
+        connections_max = 16_384, standing_fields = Vec::new(), refusals = Vec::new(), digests_bodies = false,
+        tells_request_id = false, second_id_prefix = Vec::new()
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        name: &str,
+        body_bytes_max: u64,
+        head_within_s: f64,
+        body_within_s: f64,
+        idle_within_s: Option<f64>,
+        write_within_s: f64,
+        connections_max: usize,
+        standing_fields: Vec<(Vec<u8>, Vec<u8>)>,
+        refusals: Vec<(u16, Vec<u8>)>,
+        digests_bodies: bool,
+        tells_request_id: bool,
+        second_id_prefix: Vec<u8>,
+    ) -> PyResult<Self> {
+        Ok(DoorSpec(ingress::DoorSpec {
+            name: name.into(),
+            body_bytes_max,
+            head_within: seconds(head_within_s),
+            body_within: seconds(body_within_s),
+            idle_within: idle_within_s.map(seconds),
+            write_within: seconds(write_within_s),
+            connections_max,
+            standing_fields: Arc::new(pairs(standing_fields)?),
+            refusals: Arc::new(
+                refusals
+                    .into_iter()
+                    .map(|(status, body)| (status, body.into()))
+                    .collect(),
+            ),
+            digests_bodies,
+            tells_request_id,
+            second_id_prefix: second_id_prefix.into(),
+        }))
+    }
+}

@@ -1,0 +1,1 @@
+"""One HTTP address in front of many inference engines, wherever they run."""

@@ -1,0 +1,387 @@
+"""The data plane: moves requests and answers; decides nothing.
+
+Events go up in batches (`Plane.drain` after `Plane.fileno` became readable), commands go down on the `Arrived` they
+concern. Of each `Arrived` exactly one `Finished` follows, as the last event with its handle. Until `Started` the
+client has seen nothing, so a `Failed` attempt can be followed by another `forward`.
+
+Orders of one attempt: (`Head`)? `Failed`; (`Head`)? `Answered`; `Head` `Started` `Finished`; `Head` `Finished`.
+Header names and values are bytes. Nothing here blocks, except where it says so. Everything may be called from any
+thread, but belongs on the event loop's.
+"""
+
+from typing import Literal, TypeAlias, final
+
+is_debug_build: bool
+
+_Fields: TypeAlias = list[tuple[bytes, bytes]]
+_Problem: TypeAlias = Literal["too_large", "incomplete", "bad_chunk", "slow"]
+_FailureKind: TypeAlias = Literal["no_link", "busy", "connect", "reset", "timeout", "malformed", "status", "truncated"]
+_Outcome: TypeAlias = Literal[
+    "answered", "responded", "client_left", "aborted", "backend_lost", "stream_idle", "stream_overtime", "stream_aborted"
+]
+
+@final
+class Peer:
+    """An agent as a destination: its newest live link, whichever that is when a request goes out."""
+
+@final
+class Upstream:
+    """A plain HTTP server as a destination, with the connections kept to it."""
+
+@final
+class ForwardSpec:
+    """How to forward: the part that is the same for many requests."""
+
+    def __new__(
+        cls,
+        *,
+        host: bytes,
+        path_prefix: bytes = b"",
+        drop_fields: list[bytes] = ...,
+        set_fields: _Fields = ...,
+        stream_fields: _Fields = ...,
+        request_id_name: bytes = b"",
+        idle_s: float,
+        total_s: float | None = None,
+        buffered_bytes_max: int,
+        judge: bool = False,
+        relay_any_status: bool = False,
+        meter: bool = True,
+        needs_end_mark: bool = False,
+        break_events: tuple[bytes, bytes, bytes, bytes] | None = None,
+    ) -> ForwardSpec:
+        """`idle_s` bounds the silence inside a stream, `total_s` a whole stream. With `judge` a buffered answer waits
+        for `release`. `needs_end_mark`: an event stream that ends without its dialect's end mark counts as broken.
+        `break_events` are sent where a stream breaks off: backend lost, idle, overtime, aborted.
+
+        Raises: ValueError for a header field that would break the head.
+        """
+
+@final
+class DoorSpec:
+    """A listener's rules. Limits are in bytes and seconds; a body limit of 0 means none."""
+
+    def __new__(
+        cls,
+        name: str,
+        *,
+        body_bytes_max: int,
+        head_within_s: float = 10.0,
+        body_within_s: float = 60.0,
+        idle_within_s: float | None = 120.0,
+        write_within_s: float = 60.0,
+        connections_max: int = 16_384,
+        standing_fields: _Fields = ...,
+        refusals: list[tuple[int, bytes]] = ...,
+        digests_bodies: bool = False,
+        tells_request_id: bool = False,
+        second_id_prefix: bytes = b"",
+    ) -> DoorSpec: ...
+
+@final
+class Digest:
+    """What was read off a JSON body that every reader understands alike."""
+
+    @property
+    def model(self) -> str | None: ...
+    @property
+    def stream(self) -> bool: ...
+    @property
+    def max_tokens(self) -> int | None: ...
+    @property
+    def max_completion_tokens(self) -> int | None: ...
+    @property
+    def n(self) -> int | None: ...
+    @property
+    def text_bytes(self) -> int: ...
+    @property
+    def messages(self) -> int: ...
+    @property
+    def images(self) -> int: ...
+
+@final
+class Usage:
+    """Tokens by the backend's own count where it gave one; `exact` when that covers the output."""
+
+    @property
+    def prompt_tokens(self) -> int | None: ...
+    @property
+    def completion_tokens(self) -> int | None: ...
+    @property
+    def cache_tokens(self) -> int: ...
+    @property
+    def exact(self) -> bool: ...
+    @property
+    def output_bytes(self) -> int: ...
+
+@final
+class Arrived:
+    """A request, whole, that waits for a command; also where its commands go.
+
+    A command is False when the exchange is over already.
+    """
+
+    @property
+    def handle(self) -> int: ...
+    @property
+    def listener(self) -> str: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str:
+        """Undecoded, without query."""
+    @property
+    def query(self) -> str: ...
+    @property
+    def client(self) -> str: ...
+    @property
+    def peer(self) -> str | None:
+        """Peer ID of the agent or router that sent it over its link."""
+    @property
+    def request_id(self) -> str: ...
+    @property
+    def problem(self) -> _Problem | None:
+        """Why the body is not there."""
+    @property
+    def age_s(self) -> float: ...
+    @property
+    def body_bytes(self) -> int: ...
+    def body(self) -> bytes: ...
+    def field(self, name: str) -> bytes | None:
+        """First value of that header, whatever its case."""
+    def fields(self) -> _Fields: ...
+    @property
+    def digest(self) -> Digest | None: ...
+    @property
+    def digest_error(self) -> str | None: ...
+    def respond(self, status: int, fields: _Fields, body: bytes) -> bool: ...
+    def forward(
+        self,
+        attempt: int,
+        to: Peer | Upstream,
+        path: bytes,
+        spec: ForwardSpec,
+        within_s: float,
+        reply_fields: _Fields = ...,
+        body: bytes | None = None,
+    ) -> bool: ...
+    def release(self) -> bool: ...
+    def abort(self) -> bool: ...
+
+@final
+class Head:
+    """Response headers of an attempt came, `seconds` after it began."""
+
+    @property
+    def handle(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def status(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def is_stream(self) -> bool:
+        """The answer is an event stream."""
+
+@final
+class Started:
+    """The first byte of a streamed answer is on its way, `seconds` after the request arrived."""
+
+    @property
+    def handle(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+
+@final
+class Answered:
+    """A buffered answer is whole and waits for `release`, or for another command."""
+
+    @property
+    def handle(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def status(self) -> int: ...
+    @property
+    def usage(self) -> Usage | None: ...
+    def fields(self) -> _Fields: ...
+    def body(self) -> bytes: ...
+
+@final
+class Failed:
+    """An attempt failed and the client has seen nothing of it."""
+
+    @property
+    def handle(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def kind(self) -> _FailureKind: ...
+    @property
+    def status(self) -> int: ...
+    @property
+    def detail(self) -> str: ...
+    @property
+    def head_s(self) -> float: ...
+    @property
+    def is_link_down(self) -> bool: ...
+    def field(self, name: str) -> bytes | None: ...
+    def fields(self) -> _Fields: ...
+    def body(self) -> bytes:
+        """At most 64 KiB of it."""
+
+@final
+class Finished:
+    """The exchange is over. Times are seconds from its arrival, 0 where there was no body byte."""
+
+    @property
+    def handle(self) -> int: ...
+    @property
+    def outcome(self) -> _Outcome: ...
+    @property
+    def status(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def chunks(self) -> int: ...
+    @property
+    def usage(self) -> Usage | None: ...
+    @property
+    def first_byte_s(self) -> float: ...
+    @property
+    def last_byte_s(self) -> float: ...
+
+@final
+class PeerUp:
+    @property
+    def peer(self) -> str: ...
+    @property
+    def remote(self) -> str: ...
+    @property
+    def dialed(self) -> bool: ...
+
+@final
+class PeerDown:
+    """The last connection of a peer is gone."""
+
+    @property
+    def peer(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+@final
+class PeerIdentified:
+    @property
+    def peer(self) -> str: ...
+    @property
+    def agent_version(self) -> str: ...
+
+@final
+class Rejected:
+    """A connection or request was refused before anybody was asked; status 0: closed without an answer."""
+
+    @property
+    def listener(self) -> str: ...
+    @property
+    def client(self) -> str: ...
+    @property
+    def status(self) -> int: ...
+    @property
+    def reason(self) -> str: ...
+
+@final
+class Completed:
+    """The end of a `request` or a `dial`; `error` says why it came to nothing."""
+
+    @property
+    def token(self) -> int: ...
+    @property
+    def error(self) -> str | None: ...
+    @property
+    def status(self) -> int: ...
+    def field(self, name: str) -> bytes | None: ...
+    def body(self) -> bytes: ...
+
+Event: TypeAlias = (
+    Arrived
+    | Head
+    | Started
+    | Answered
+    | Failed
+    | Finished
+    | PeerUp
+    | PeerDown
+    | PeerIdentified
+    | Rejected
+    | Completed
+)
+
+@final
+class Plane:
+    """One data plane with its own thread and its own libp2p identity."""
+
+    def __new__(
+        cls,
+        identity: bytes,
+        peer_door: DoorSpec,
+        *,
+        conns_per_ip: int,
+        inbound_served: int = 1024,
+        streams_max: int = 1024,
+        pool_idle_max: int = 256,
+        pool_age_max_s: float = 30.0,
+    ) -> Plane:
+        """Starts the thread; `identity` is the 68-byte key file.
+
+        Raises: OSError when it cannot start.
+        """
+    @property
+    def peer_id(self) -> str: ...
+    def fileno(self) -> int: ...
+    def drain(self) -> list[Event]: ...
+    def set_eager(self, eager: bool) -> None:
+        """While eager, events that usually wait for company wake the loop at once."""
+    def listen_http(self, host: str, port: int, door: DoorSpec) -> tuple[str, int]:
+        """Raises: OSError when it cannot be bound; ValueError when `host` is no IP address."""
+    def listen_peers(self, address: str) -> list[str]:
+        """Multiaddrs bound; blocks until then. Raises: OSError, ValueError."""
+    def upstream(self, host: str, port: int, *, idle_max: int = 256, age_max_s: float = 30.0) -> Upstream: ...
+    @staticmethod
+    def peer(peer_id: str) -> Peer:
+        """Raises: ValueError."""
+    def add_standing(self, prefix: bytes, to: Peer | Upstream, spec: ForwardSpec, *, cut: int | None = None) -> None:
+        """What peers send under this prefix goes there at once, `cut` bytes of the path taken off (else the prefix);
+        only failures come up."""
+    def live(self) -> int:
+        """Requests being served now, on all listeners."""
+    def dial(self, token: int, peer_id: str, addresses: list[str], within_s: float) -> None: ...
+    def request(
+        self,
+        token: int,
+        to: Peer | Upstream,
+        method: bytes,
+        path: bytes,
+        host: bytes,
+        fields: _Fields,
+        body: bytes,
+        within_s: float,
+    ) -> None: ...
+    def close_peer(self, peer_id: str) -> None: ...
+    def close_doors(self) -> None:
+        """No new connection and no further request on the HTTP listeners; what runs goes on."""
+    def shutdown(self) -> None:
+        """Ends everything at once; blocks until the thread has ended."""
+
+def new_identity() -> bytes:
+    """A new key file of 68 bytes."""
+
+def peer_id_of(identity: bytes) -> str:
+    """Raises: ValueError."""
+
+def parse_peer_id(text: str) -> str:
+    """The base58 form of a peer ID given as base58 or CIDv1. Raises: ValueError."""

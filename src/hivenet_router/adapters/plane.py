@@ -1,0 +1,368 @@
+"""How do the data plane's events reach the rooms, and how do their commands reach it?
+
+The one module that knows `_plane`. It drains the event queue on the loop and hands each event to the exchange, the call
+or the listener it belongs to. Invariant: everything here runs on the loop's thread, so nobody needs a lock, and an
+exchange is known from its arrival to its `Finished` and no longer.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+import structlog
+
+from hivenet_router import _plane
+from hivenet_router._plane import Answered, DoorSpec, Failed, Finished, ForwardSpec, Head, Peer, Plane, Upstream
+from hivenet_router.ports import (
+    AttemptFailed,
+    CannotListen,
+    ClientGone,
+    Destination,
+    DoorRules,
+    Fields,
+    ForwardPlan,
+    HttpServer,
+    PlaneListener,
+    Reply,
+    RequestFailed,
+)
+
+T = TypeVar("T")
+
+log = structlog.get_logger("router")
+
+_Event = Failed | Answered | Finished
+_ADVICE: Final = "choose another address or end the program that uses it"
+
+
+class PlaneExchange:
+    """One request on this side of the boundary, from its arrival to its end."""
+
+    __slots__ = ("_attempts", "_on_head", "_plane", "_waiting", "arrived", "finished")
+
+    def __init__(self, arrived: _plane.Arrived, plane: "PlaneAdapter") -> None:
+        self.arrived: Final = arrived
+        self.finished: Finished | None = None
+        self._attempts = 0
+        self._plane = plane
+        self._waiting: asyncio.Future[_Event] | None = None
+        self._on_head: Callable[[Head], None] | None = None
+
+    async def forward(
+        self,
+        to: Destination,
+        target: bytes,
+        plan: ForwardPlan,
+        *,
+        within_s: float,
+        on_head: Callable[[Head], None],
+        reply_fields: Sequence[tuple[bytes, bytes]] = (),
+        body: bytes | None = None,
+    ) -> Finished:
+        """See `ports.Exchange`."""
+        plane, fields = self._plane, list(reply_fields)
+        destination, spec = plane.destination(to), plane.spec(plan)
+        self._attempts += 1
+        if not self.arrived.forward(self._attempts, destination, target, spec, within_s, fields, body):
+            # It is over, and how it ended is on its way here.
+            await self._end()
+            raise ClientGone
+        self._on_head = on_head
+        try:
+            event = await self._begin_waiting()
+        finally:
+            self._waiting = self._on_head = None
+        if isinstance(event, Finished):
+            return event
+        if isinstance(event, Failed):
+            raise _attempt_failed(event)
+        return await self._release()
+
+    async def respond(self, status: int, fields: Fields, body: bytes) -> Finished:
+        """See `ports.Exchange`."""
+        self.arrived.respond(status, fields, body)
+        return await self._end()
+
+    async def until(self, something: "asyncio.Future[T]") -> None:
+        """See `ports.Exchange`."""
+        gone = self._begin_waiting()
+        try:
+            await asyncio.wait((gone, something), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._waiting = None
+            if not something.done():
+                something.cancel()
+        if self.finished is not None:
+            raise ClientGone
+
+    async def _release(self) -> Finished:
+        self.arrived.release()
+        return await self._end()
+
+    async def _end(self) -> Finished:
+        while self.finished is None:
+            await self._begin_waiting()
+        self._waiting = None
+        return self.finished
+
+    def _begin_waiting(self) -> "asyncio.Future[_Event]":
+        waiting: asyncio.Future[_Event] = self._plane.loop.create_future()
+        self._waiting = waiting
+        if self.finished is not None:
+            waiting.set_result(self.finished)
+        return waiting
+
+    def headers_came(self, head: Head) -> None:
+        """Called by the plane's pump."""
+        if self._on_head is not None:
+            self._on_head(head)
+
+    def came_to(self, event: _Event) -> None:
+        """Called by the plane's pump."""
+        if isinstance(event, Finished):
+            self.finished = event
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(event)
+
+
+class PlaneAdapter:
+    """The data plane as `ports.DataPlane`."""
+
+    def __init__(
+        self, identity: bytes, peer_rules: DoorRules, listener: PlaneListener, *, conns_per_ip: int, inbound_served: int
+    ) -> None:
+        self._plane: Final = Plane(
+            identity, _door(peer_rules), conns_per_ip=conns_per_ip, inbound_served=inbound_served
+        )
+        self.loop: Final = asyncio.get_running_loop()
+        self._listener = listener
+        self._exchanges: dict[int, PlaneExchange] = {}
+        self._calls: dict[int, asyncio.Future[_plane.Completed]] = {}
+        self._last_token = 0
+        self._peers: dict[str, Peer] = {}
+        self._servers: dict[HttpServer, Upstream] = {}
+        self._specs: dict[ForwardPlan, ForwardSpec] = {}
+        self._handlers: Final = {
+            _plane.Arrived: self._arrived,
+            _plane.Head: self._head,
+            _plane.Started: self._started,
+            _plane.Answered: self._came_to,
+            _plane.Failed: self._came_to,
+            _plane.Finished: self._finished,
+            _plane.PeerUp: self._peer_up,
+            _plane.PeerDown: self._peer_down,
+            _plane.PeerIdentified: self._peer_identified,
+            _plane.Rejected: self._rejected,
+            _plane.Completed: self._completed,
+        }
+        self.loop.add_reader(self._plane.fileno(), self._pump)
+
+    # Listening and linking
+
+    @property
+    def peer_id(self) -> str:
+        """See `ports.DataPlane`."""
+        return self._plane.peer_id
+
+    def listen_http(self, host: str, port: int, rules: DoorRules) -> tuple[str, int]:
+        """See `ports.DataPlane`."""
+        try:
+            return self._plane.listen_http(host, port, _door(rules))
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise CannotListen(f"cannot listen for {rules.name} on {host}:{port}: {why}; {_ADVICE}") from error
+
+    async def listen_for_peers(self, address: str) -> Sequence[str]:
+        """See `ports.DataPlane`."""
+        try:
+            return await asyncio.to_thread(self._plane.listen_peers, address)
+        except (OSError, ValueError) as error:
+            raise CannotListen(f"cannot listen for peers on {address}: {error}; {_ADVICE}") from error
+
+    async def dial(self, peer_id: str, addresses: Sequence[str], *, within_s: float) -> None:
+        """See `ports.DataPlane`."""
+        token, done = self._call()
+        self._plane.dial(token, peer_id, list(addresses), within_s)
+        await self._outcome(token, done)
+
+    async def request(
+        self, to: Destination, method: str, path: str, *, host: str, fields: Fields, body: bytes, within_s: float
+    ) -> Reply:
+        """See `ports.DataPlane`."""
+        token, done = self._call()
+        place = self.destination(to)
+        self._plane.request(token, place, method.encode(), path.encode(), host.encode(), fields, body, within_s)
+        completed = await self._outcome(token, done)
+        return Reply(completed.status, completed.body())
+
+    def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int) -> None:
+        """See `ports.DataPlane`."""
+        self._plane.add_standing(prefix, self.destination(to), self.spec(plan), cut=cut)
+
+    def close_peer(self, peer_id: str) -> None:
+        """See `ports.DataPlane`."""
+        self._plane.close_peer(peer_id)
+
+    def forget(self, peer_id: str) -> None:
+        """See `ports.DataPlane`."""
+        self._peers.pop(peer_id, None)
+
+    # What runs
+
+    def live(self) -> int:
+        """See `ports.DataPlane`."""
+        return self._plane.live()
+
+    def exchanges(self) -> Sequence[PlaneExchange]:
+        """See `ports.DataPlane`."""
+        return tuple(self._exchanges.values())
+
+    def set_eager(self, eager: bool) -> None:
+        """See `ports.DataPlane`."""
+        self._plane.set_eager(eager)
+
+    def close_doors(self) -> None:
+        """See `ports.DataPlane`."""
+        self._plane.close_doors()
+
+    def close(self) -> None:
+        """See `ports.DataPlane`; blocks for the moment that takes."""
+        self.loop.remove_reader(self._plane.fileno())
+        self._plane.shutdown()
+        for done in self._calls.values():
+            done.cancel()
+
+    def destination(self, to: Destination) -> Peer | Upstream:
+        """The plane's own name for a destination; made once."""
+        if isinstance(to, HttpServer):
+            server = self._servers.get(to)
+            if server is None:
+                server = self._servers[to] = self._plane.upstream(
+                    to.host, to.port, idle_max=to.kept_connections_max, age_max_s=to.kept_for_s
+                )
+            return server
+        peer = self._peers.get(to)
+        if peer is None:
+            peer = self._peers[to] = self._plane.peer(to)
+        return peer
+
+    def spec(self, plan: ForwardPlan) -> ForwardSpec:
+        """The plane's own form of a plan; made once."""
+        spec = self._specs.get(plan)
+        if spec is None:
+            spec = self._specs[plan] = _spec(plan)
+        return spec
+
+    # Events
+
+    def _pump(self) -> None:
+        for event in self._plane.drain():
+            try:
+                self._handlers[type(event)](event)  # type: ignore[operator]  # each stands under its own event type
+            except Exception:
+                # One event that nobody can take must not cost those behind it.
+                log.exception("event_lost", kind=type(event).__name__)
+
+    def _arrived(self, event: _plane.Arrived) -> None:
+        exchange = PlaneExchange(event, self)
+        self._exchanges[event.handle] = exchange
+        self._listener.arrival(exchange)
+
+    def _head(self, event: _plane.Head) -> None:
+        exchange = self._exchanges.get(event.handle)
+        if exchange is not None:
+            exchange.headers_came(event)
+
+    def _started(self, event: _plane.Started) -> None:
+        """The client's head is committed; nothing is decided on it."""
+
+    def _came_to(self, event: _plane.Failed | _plane.Answered) -> None:
+        exchange = self._exchanges.get(event.handle)
+        if exchange is not None:
+            exchange.came_to(event)
+
+    def _finished(self, event: _plane.Finished) -> None:
+        exchange = self._exchanges.pop(event.handle, None)
+        if exchange is not None:
+            exchange.came_to(event)
+
+    def _peer_up(self, event: _plane.PeerUp) -> None:
+        self._listener.link_up(event.peer, event.remote, event.dialed)
+
+    def _peer_down(self, event: _plane.PeerDown) -> None:
+        self._listener.link_down(event.peer, event.reason)
+
+    def _peer_identified(self, event: _plane.PeerIdentified) -> None:
+        self._listener.identified(event.peer, event.agent_version)
+
+    def _rejected(self, event: _plane.Rejected) -> None:
+        self._listener.rejected(event.listener, event.client, event.status, event.reason)
+
+    def _completed(self, event: _plane.Completed) -> None:
+        done = self._calls.get(event.token)
+        if done is not None and not done.done():
+            done.set_result(event)
+
+    # Calls of our own
+
+    def _call(self) -> "tuple[int, asyncio.Future[_plane.Completed]]":
+        self._last_token += 1
+        done: asyncio.Future[_plane.Completed] = self.loop.create_future()
+        self._calls[self._last_token] = done
+        return self._last_token, done
+
+    async def _outcome(self, token: int, done: "asyncio.Future[_plane.Completed]") -> _plane.Completed:
+        try:
+            completed = await done
+        finally:
+            self._calls.pop(token, None)
+        if completed.error is not None:
+            raise RequestFailed(completed.error)
+        return completed
+
+
+def _attempt_failed(event: Failed) -> AttemptFailed:
+    return AttemptFailed(
+        event.kind,
+        event.detail,
+        status=event.status,
+        fields=event.fields(),
+        body=event.body(),
+        head_s=event.head_s,
+        is_link_down=event.is_link_down,
+    )
+
+
+def _door(rules: DoorRules) -> DoorSpec:
+    return DoorSpec(
+        rules.name,
+        body_bytes_max=rules.body_bytes_max,
+        head_within_s=rules.head_within_s,
+        body_within_s=rules.body_within_s,
+        idle_within_s=rules.idle_within_s,
+        write_within_s=rules.write_within_s,
+        connections_max=rules.connections_max,
+        standing_fields=rules.standing_fields,
+        refusals=rules.refusals,
+        digests_bodies=rules.digests_bodies,
+        tells_request_id=rules.tells_request_id,
+        second_id_prefix=rules.second_id_prefix,
+    )
+
+
+def _spec(plan: ForwardPlan) -> ForwardSpec:
+    return ForwardSpec(
+        host=plan.host,
+        path_prefix=plan.path_prefix,
+        drop_fields=list(plan.drop_fields),
+        set_fields=list(plan.set_fields),
+        stream_fields=list(plan.stream_fields),
+        request_id_name=plan.request_id_name,
+        idle_s=plan.idle_s,
+        total_s=plan.total_s,
+        buffered_bytes_max=plan.buffered_bytes_max,
+        relay_any_status=plan.relay_any_status,
+        meter=plan.meter,
+        needs_end_mark=plan.needs_end_mark,
+        break_events=plan.break_events,
+    )

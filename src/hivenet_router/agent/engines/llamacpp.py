@@ -1,0 +1,7 @@
+"""llama.cpp's server: as vLLM; a model's name is the alias it was started with. Source: signals.md §1.4.1."""
+
+from typing import Final
+
+from hivenet_router.agent.engines.face import EngineFace, openai_models
+
+FACE: Final = EngineFace(probe_path="/health", models_path="/v1/models", models_in=openai_models)

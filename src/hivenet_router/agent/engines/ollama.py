@@ -1,0 +1,32 @@
+"""Ollama: its list of tags tells both that it is ready and which models it has. Source: signals.md §1.4.1, EX-1.1."""
+
+from typing import Final
+
+import msgspec
+
+from hivenet_router.agent.engines.face import EngineFace, ModelsUnreadable, some
+
+_DEFAULT_TAG: Final = ":latest"
+
+
+class _Model(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Tags(msgspec.Struct, frozen=True):
+    models: list[_Model]
+
+
+def tagged_models(body: bytes) -> tuple[str, ...]:
+    """The model names in an answer of `GET /api/tags`, without the tag that goes without saying.
+
+    Raises: ModelsUnreadable.
+    """
+    try:
+        models = msgspec.json.decode(body, type=_Tags).models
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise ModelsUnreadable(f"not a list of models as Ollama writes it: {error}") from error
+    return some(model.name.removesuffix(_DEFAULT_TAG) for model in models)
+
+
+FACE: Final = EngineFace(probe_path="/api/tags", models_path="/api/tags", models_in=tagged_models)

@@ -1,0 +1,183 @@
+"""What keeps a registered session with a router alive?
+
+Heartbeats, routing signals, renewal in time, and a link that is dialled again when it is lost. Invariant: the old token
+stays in use until the router took the new one, and the session ends only by `SessionFailed`: a heartbeat that was not
+answered 200 in time, or a link that could not be had again. How a session begins is `connect.py`'s.
+Source: wire.md §7.2, §7.3, §10, §11; several-routers.md S-101; decisions.md 25.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Final
+
+import structlog
+
+from hivenet_router.agent.report import Reports
+from hivenet_router.agent.world import Links, SessionFailed, Terms
+from hivenet_router.names.paths import HEARTBEAT, ROUTING_SIGNALS
+from hivenet_router.ports import Reply, RequestFailed
+
+MESSAGE_WITHIN_S: Final = 5.0
+"""Time for the answer to a heartbeat or a signal. Source: wire.md §14 no. 19."""
+RENEW_RETRY_S: Final = 30.0
+# The plane gives up a little later, so that it is always our own limit that speaks.
+_GIVEN_UP_AFTER_S: Final = MESSAGE_WITHIN_S + 1.0
+
+log = structlog.get_logger("agent")
+
+
+class KeptSession:
+    """A registered session; made anew for each registration, ended by cancelling `run`.
+
+    `dial` connects to the router of the terms, `renew` authenticates and registers again; both raise SessionFailed.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        terms: Terms,
+        *,
+        links: Links,
+        reports: Reports,
+        signal_interval_s: float,
+        dial: Callable[[Terms], Awaitable[None]],
+        renew: Callable[[], Awaitable[Terms]],
+    ) -> None:
+        self._target = target
+        self._terms = terms
+        self._links = links
+        self._reports = reports
+        self._signal_interval_s = signal_interval_s
+        self._dial = dial
+        self._renew = renew
+        self._news = asyncio.Event()
+        self._is_linked = asyncio.Event()
+        self._is_linked.set()
+        self._is_lost = asyncio.Event()
+        self._lost_why = ""
+
+    async def run(self) -> None:
+        """Keep it until it cannot be kept.
+
+        Raises: SessionFailed, always.
+        """
+        with self._reports.connected(self._terms.peer_id, self._news):
+            await _until_one_ends(
+                self._send_heartbeats(), self._send_signals(), self._renew_in_time(), self._keep_link()
+            )
+
+    def link_lost(self, why: str) -> None:
+        """The last connection to the router is gone."""
+        if not self._is_lost.is_set():
+            self._lost_why = why
+            self._is_linked.clear()
+            self._is_lost.set()
+
+    async def goodbye(self) -> None:
+        """Tell the router what `reports` now says, and let it pass if that fails: the agent is on its way out."""
+        with contextlib.suppress(RequestFailed, TimeoutError):
+            await self._post(HEARTBEAT, self._reports.heartbeat(self._terms.token))
+
+    async def _send_heartbeats(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            begun_at = loop.time()
+            self._news.clear()
+            await self._send_heartbeat()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(begun_at + self._terms.heartbeat_interval_s):
+                    await self._news.wait()
+
+    async def _send_heartbeat(self) -> None:
+        for is_second_try in (False, True):
+            try:
+                await self._is_linked.wait()
+                reply = await self._post(HEARTBEAT, self._reports.heartbeat(self._terms.token))
+            except TimeoutError:
+                raise SessionFailed(f"no answer to a heartbeat within {MESSAGE_WITHIN_S:g} s") from None
+            except RequestFailed as error:
+                if is_second_try:
+                    raise SessionFailed(f"a heartbeat could not be sent: {error}") from error
+                # The link may have died before the data plane noticed: one new link, one more heartbeat.
+                self.link_lost(str(error))
+                continue
+            if reply.status != 200:
+                raise SessionFailed(f"the router answered a heartbeat with {answered(reply)}")
+            return
+
+    async def _send_signals(self) -> None:
+        while True:
+            await asyncio.sleep(self._signal_interval_s)
+            body = self._reports.signals(self._terms.token)
+            if body is None or not self._is_linked.is_set():
+                continue
+            try:
+                await self._post(ROUTING_SIGNALS, body)
+            except (RequestFailed, TimeoutError) as error:
+                log.debug("signal_failed", router=self._target, why=str(error) or "no answer in time")
+
+    async def _renew_in_time(self) -> None:
+        wait_s = self._terms.renew_after_s
+        told: str | None = None
+        while True:
+            await asyncio.sleep(wait_s)
+            try:
+                await self._is_linked.wait()
+                terms = await self._renew()
+            except SessionFailed as failed:
+                wait_s = RENEW_RETRY_S
+                if failed.why != told:
+                    told = failed.why
+                    log.warning(
+                        "renewal_failed", router=self._target, why=failed.why, check=failed.check, retry_in_s=wait_s
+                    )
+                continue
+            if terms.peer_id != self._terms.peer_id:
+                raise SessionFailed("another router answers under this address now")
+            self._terms, wait_s, told = terms, terms.renew_after_s, None
+            log.debug("session_renewed", router=self._target)
+
+    async def _keep_link(self) -> None:
+        while True:
+            await self._is_lost.wait()
+            log.warning("link_lost", router=self._target, why=self._lost_why)
+            try:
+                await self._dial(self._terms)
+            except SessionFailed as failed:
+                raise SessionFailed(
+                    f"the link was lost ({self._lost_why}) and not had again: {failed.why}", failed.check
+                ) from failed
+            # What the old connection's end told meanwhile is no news of the new one.
+            self._is_lost.clear()
+            self._is_linked.set()
+            log.info("link_restored", router=self._target)
+            # A router sends requests again only after the next good heartbeat.
+            self._news.set()
+
+    async def _post(self, path: str, body: bytes) -> Reply:
+        async with asyncio.timeout(MESSAGE_WITHIN_S):
+            return await self._links.post(self._terms.peer_id, path, body, within_s=_GIVEN_UP_AFTER_S)
+
+
+async def _until_one_ends(*works: Coroutine[None, None, None]) -> None:
+    """Run them side by side until one fails, then end the others and fail like it.
+
+    No task group: before Python 3.13 one that fails while its task is cancelled forgets the cancelling, and an agent
+    that is told to stop at the moment it loses a session would not stop.
+    """
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+def answered(reply: Reply) -> str:
+    """A router's refusal as it stands in a log line: status, and the first line of the body."""
+    lines = reply.body[:200].decode(errors="replace").strip().splitlines()
+    return f"{reply.status}: {lines[0]}" if lines else str(reply.status)

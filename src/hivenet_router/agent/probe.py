@@ -1,0 +1,154 @@
+"""Is the backend ready, which model does it serve, and has either changed?
+
+Asked once for all sessions. Invariant: `until_ready` returns only after a good probe with a model known, and three
+failed probes in a row, not one, make a ready backend unhealthy. What routers are told is `report.py`'s.
+Source: signals.md §1.3, §1.5, §9.1; decisions.md 25.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from hivenet_router.agent.engines import EngineFace, ModelsUnreadable
+from hivenet_router.agent.report import Reports
+from hivenet_router.agent.world import Backend
+from hivenet_router.config.checks import MODEL_BYTES_MAX
+from hivenet_router.core.health import BackendHealth
+from hivenet_router.ports import RequestFailed
+
+POLL_DOWN_S: Final = 5.0
+"""Between two probes of a backend that is not ready."""
+PROBE_WITHIN_S: Final = 5.0
+MODELS_FRESH_S: Final = 5.0
+"""Sessions that start together share one discovery."""
+
+log = structlog.get_logger("agent")
+
+
+class BackendDown(Exception):
+    """The backend does not do what was asked of it; the text says what it did instead."""
+
+
+class BackendWatch:
+    """Probes the backend for as long as `run` runs, and tells `reports`.
+
+    `health` is asked at the engine's probe path, or at `health_path` where the engine has none of its own; `models` is
+    asked for models. `model` is the operator's choice, else the engine's first is announced.
+    """
+
+    def __init__(
+        self,
+        face: EngineFace,
+        *,
+        health: Backend,
+        health_path: str,
+        models: Backend,
+        model: str | None,
+        interval_s: float,
+        reports: Reports,
+    ) -> None:
+        self._face = face
+        self._health = health
+        self._probe_path = face.probe_path or health_path
+        self._models = models
+        self._chosen_model = model
+        self._found_model: str | None = None
+        self._found_at = 0.0
+        self._discovering = asyncio.Lock()
+        self._interval_s = interval_s
+        self._reports = reports
+        self._state = BackendHealth()
+        self._ready = asyncio.Event()
+        self._told_down: str | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a session may begin now."""
+        return self._ready.is_set()
+
+    async def run(self) -> None:
+        """Probe until cancelled."""
+        while True:
+            await self._look()
+            await asyncio.sleep(self._interval_s if self.is_ready else POLL_DOWN_S)
+
+    async def ready_model(self) -> str:
+        """The model to announce, once the backend is ready: what the engine lists now, unless the operator chose."""
+        while True:
+            await self._ready.wait()
+            try:
+                model = await self._model()
+            except BackendDown as down:
+                self._down(str(down))
+                await asyncio.sleep(POLL_DOWN_S)
+            else:
+                self._told_down = None
+                return model
+
+    async def _look(self) -> None:
+        try:
+            await self._probe()
+            # Recovery does not wait for the list of models; sessions that begin ask for it themselves.
+            model = self._found_model or await self._model()
+        except BackendDown as down:
+            changed = self._state.probed(ready=False)
+            if not self.is_ready:
+                self._down(str(down))
+            elif changed:
+                self._ready.clear()
+                self._reports.backend_is(healthy=False)
+                self._down(str(down))
+            return
+        self._state.probed(ready=True)
+        if not self.is_ready:
+            self._told_down = None
+            log.info("backend_ready", model=model)
+            self._ready.set()
+            self._reports.backend_is(healthy=True)
+
+    async def _probe(self) -> None:
+        status, _ = await _get(self._health, self._probe_path)
+        if status != 200:
+            raise BackendDown(f"GET {self._probe_path} answered {status}")
+
+    async def _model(self) -> str:
+        if self._chosen_model is not None:
+            return self._chosen_model
+        async with self._discovering:
+            now = asyncio.get_running_loop().time()
+            if self._found_model is None or now - self._found_at > MODELS_FRESH_S:
+                self._found_model = await self._discover()
+                self._found_at = now
+            return self._found_model
+
+    async def _discover(self) -> str:
+        path = self._face.models_path
+        if path is None:
+            raise BackendDown("this engine has no list of models; name one with --model")
+        status, body = await _get(self._models, path)
+        if status != 200:
+            raise BackendDown(f"GET {path} answered {status}; name the model with --model if there is no such list")
+        try:
+            model = self._face.models_in(body)[0]
+        except ModelsUnreadable as error:
+            raise BackendDown(f"the answer of GET {path} is of no use: {error}") from error
+        if len(model.encode(errors="replace")) > MODEL_BYTES_MAX:
+            raise BackendDown(f"the first model's name has more than {MODEL_BYTES_MAX} bytes")
+        return model
+
+    def _down(self, why: str) -> None:
+        if why != self._told_down:
+            self._told_down = why
+            log.warning("backend_not_ready", why=why, check="is the engine up, and does --backend-url lead to it?")
+
+
+async def _get(backend: Backend, path: str) -> tuple[int, bytes]:
+    try:
+        async with asyncio.timeout(PROBE_WITHIN_S):
+            reply = await backend.get(path)
+    except TimeoutError as error:
+        raise BackendDown(f"GET {path} got no answer within {PROBE_WITHIN_S:g} s") from error
+    except RequestFailed as error:
+        raise BackendDown(f"GET {path} failed: {error}") from error
+    return reply.status, reply.body

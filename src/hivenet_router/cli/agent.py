@@ -1,0 +1,303 @@
+"""`hivenet-agent`: reads its settings, builds the world, serves routers until it is told to stop.
+
+The only place that knows which implementation stands behind what the agent needs. Exit codes: 0 after a signal, 1 when
+the agent cannot run with what it was given, 2 when the command line cannot be understood.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+import structlog
+
+from hivenet_router.adapters.clock import LoopClock
+from hivenet_router.adapters.file_limit import raise_file_limit
+from hivenet_router.adapters.grpc_client import (
+    AuthenticationRefused,
+    BootstrapFailed,
+    RouterUnreachable,
+    WrongSecret,
+    authenticate,
+)
+from hivenet_router.adapters.identity_file import HeldIdentity, IdentityUnusable, load_or_create
+from hivenet_router.adapters.log import set_up_logs
+from hivenet_router.adapters.loop import run
+from hivenet_router.adapters.plane import PlaneAdapter, PlaneExchange, _attempt_failed
+from hivenet_router.agent.claims import Claims
+from hivenet_router.agent.connect import RouterSession, Surroundings
+from hivenet_router.agent.engines import FACES
+from hivenet_router.agent.links import PlaneBackend, PlaneLinks
+from hivenet_router.agent.probe import BackendWatch
+from hivenet_router.agent.relay import Relay, host_of, link_rules
+from hivenet_router.agent.report import Reports
+from hivenet_router.agent.serve import Stop, serve
+from hivenet_router.agent.world import Admit, SessionFailed
+from hivenet_router.config import AgentSettings, BackendUrl, Exit, Program, parse
+from hivenet_router.ports import CannotListen, Clock, Exchange, Finished, HttpServer
+from hivenet_router.wire.auth_messages import AgentMetadata, AuthOutcome, AuthRequest
+from hivenet_router.wire.jwt import mint_agent_token
+from hivenet_router.wire.tls_identity import grpc_pin
+
+log = structlog.get_logger("agent")
+
+FAILED: Final = 1
+CONNECTIONS_PER_IP_MAX: Final = 8
+"""Of those that others open to an agent with a listener. Source: wire.md §5.7."""
+_STREAMS_MIN: Final = 1024
+_KEPT_CONNECTIONS_MIN: Final = 256
+
+
+class CannotStart(Exception):
+    """The agent cannot run with these settings here; the text names the setting and says what to do."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; its exit code."""
+    parsed = parse(Program.AGENT, sys.argv[1:] if argv is None else argv, os.environ)
+    if isinstance(parsed, Exit):
+        sys.stdout.write(parsed.stdout)
+        sys.stderr.write(parsed.stderr)
+        return parsed.code
+    set_up_logs(parsed.log_level, parsed.log_levels_by_logger, parsed.log_format)
+    for warning in parsed.warnings:
+        log.warning("setting", advice=warning)
+    raise_file_limit()
+    try:
+        _refuse_https(parsed)
+        with load_or_create(parsed.identity_path) as identity:
+            run(_serve(parsed, identity))
+    except (CannotStart, IdentityUnusable) as error:
+        log.error("agent_cannot_start", why=str(error))  # noqa: TRY400  # a sentence for the operator, not a trace
+        return FAILED
+    except BaseExceptionGroup:
+        log.exception("agent_failed")
+        return FAILED
+    return 0
+
+
+def _refuse_https(settings: AgentSettings) -> None:
+    urls = {"--backend-url": str(settings.backend_url), "--health-url": settings.health_url or ""}
+    for flag, url in urls.items():
+        if url.startswith("https://"):
+            raise CannotStart(
+                f"{flag} {url}: https backends are not served; end TLS in front of the agent, or use http://"
+            )
+
+
+async def _serve(settings: AgentSettings, identity: HeldIdentity) -> None:
+    stop = Stop()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.signalled)
+    structlog.contextvars.bind_contextvars(peer_id=identity.peer_id)
+    if identity.warning:
+        log.warning("setting", advice=identity.warning)
+    agent = _Agent(settings, identity, LoopClock())
+    try:
+        await agent.listen()
+        log.info(
+            "agent_started",
+            engine=settings.engine,
+            backend=settings.backend_url,
+            model=settings.model or "(the engine's first)",
+            routers=",".join(map(str, settings.routers)),
+        )
+        await serve(
+            agent.sessions,
+            [agent.backend.run(), agent.relaying()],
+            reports=agent.reports,
+            requests_running=agent.plane.live,
+            stop=stop,
+            shutdown_timeout_s=settings.shutdown_timeout_s,
+        )
+    finally:
+        agent.plane.close()
+
+
+class _Agent:
+    """The parts of an agent, put together."""
+
+    def __init__(self, settings: AgentSettings, identity: HeldIdentity, clock: Clock) -> None:
+        self._settings = settings
+        self.plane: Final = self._plane(identity)
+        self.reports: Final = Reports()
+        claims = Claims()
+        url = settings.backend_url
+        server = HttpServer(url.host, url.port, kept_connections_max=max(_KEPT_CONNECTIONS_MIN, settings.capacity))
+        self._relay = Relay(
+            self.plane,
+            server,
+            settings,
+            is_router=claims.__contains__,
+            standing_outcome=_standing_outcome,
+        )
+        self.backend: Final = self._watch(PlaneBackend(self.plane, server, host=host_of(url), prefix=url.path_prefix))
+        around = Surroundings(
+            peer_id=identity.peer_id,
+            metadata=_metadata(settings),
+            deployment_id=settings.deployment_id,
+            replica_id=settings.replica_id,
+            signal_interval_s=settings.routing_signal_interval_s,
+            backend=self.backend,
+            reports=self.reports,
+            claims=claims,
+            links=PlaneLinks(self.plane),
+            admit=_admission(settings, identity.peer_id, clock),
+            resolve=_resolve,
+            chance=random.random,
+        )
+        self.sessions: Final = tuple(RouterSession(target, around) for target in settings.routers)
+
+    async def listen(self) -> None:
+        """Open the listener, if the operator wants one.
+
+        Raises: CannotStart.
+        """
+        port = self._settings.p2p_listen_port
+        if port is None:
+            return
+        try:
+            bound = await self.plane.listen_for_peers(f"/ip4/0.0.0.0/tcp/{port}")
+        except CannotListen as error:
+            raise CannotStart(f"--p2p-listen-port {port}: {error}") from error
+        log.info("listening_for_peers", addresses=list(bound))
+
+    async def relaying(self) -> None:
+        """Serve what routers send, until cancelled."""
+        await self._relay.run()
+
+    # What the data plane tells; see `ports.PlaneListener`.
+
+    def arrival(self, exchange: Exchange) -> None:
+        """A router sent a request that waits for an answer."""
+        self._relay.arrival(exchange)
+
+    def link_up(self, peer_id: str, remote: str, dialed: bool) -> None:
+        """A session knows of its link by having dialled it."""
+        log.debug("link_up", other=peer_id, remote=remote, dialed=dialed)
+
+    def link_down(self, peer_id: str, why: str) -> None:
+        """The session with that router dials again."""
+        for session in self.sessions:
+            session.link_lost(peer_id, why)
+
+    def identified(self, peer_id: str, agent_version: str) -> None:
+        """Nothing depends on what a router calls itself."""
+        log.debug("peer_identified", other=peer_id, agent_version=agent_version)
+
+    def rejected(self, listener: str, client: str, status: int, why: str) -> None:
+        """The data plane has answered already."""
+        log.debug("request_rejected", listener=listener, client=client, status=status, why=why)
+
+    def _plane(self, identity: HeldIdentity) -> PlaneAdapter:
+        # Requests that wait at the backend hold their streams, so there must be room for more than it takes at once.
+        served = max(_STREAMS_MIN, 2 * self._settings.capacity)
+        try:
+            return PlaneAdapter(
+                identity.content,
+                link_rules(self._settings),
+                self,
+                conns_per_ip=CONNECTIONS_PER_IP_MAX,
+                inbound_served=served,
+            )
+        except OSError as error:
+            raise CannotStart(f"the data plane does not start: {error}") from error
+
+    def _watch(self, backend: PlaneBackend) -> BackendWatch:
+        settings = self._settings
+        face = FACES[settings.engine]
+        health, path = backend, ""
+        if face.probe_path is None and settings.health_url is not None:
+            health, path = self._health_backend(settings.health_url)
+        return BackendWatch(
+            face,
+            health=health,
+            health_path=path,
+            models=backend,
+            model=settings.model,
+            interval_s=settings.hardware_sample_interval_s,
+            reports=self.reports,
+        )
+
+    def _health_backend(self, url: str) -> tuple[PlaneBackend, str]:
+        parts = urlsplit(url)
+        server = BackendUrl(parts.scheme, parts.hostname or "", parts.port or 80)
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        where = HttpServer(server.host, server.port, kept_connections_max=1)
+        return PlaneBackend(self.plane, where, host=host_of(server), prefix=""), path
+
+
+def _standing_outcome(exchange: Exchange) -> Awaitable[Finished]:
+    if not isinstance(exchange, PlaneExchange):
+        raise TypeError("exchanges of an agent come from its data plane")
+    coming = exchange._begin_waiting()
+
+    async def outcome() -> Finished:
+        event = await coming
+        if exchange.finished is not None:
+            return exchange.finished
+        # No plan of an agent holds an answer back, so what is no end is a failure.
+        raise _attempt_failed(event)  # type: ignore[arg-type]
+
+    return outcome()
+
+
+def _metadata(settings: AgentSettings) -> AgentMetadata:
+    return AgentMetadata(
+        capacity=settings.capacity,
+        version=settings.version,
+        region=settings.region,
+        tags=settings.tags,
+        engine=settings.engine,
+        organization=settings.organization,
+        machine=settings.machine,
+        hide_llm=settings.hide_llm,
+        llm_pretty_name=settings.llm_pretty_name,
+        llm_info=settings.llm_info,
+        capability=settings.capability,
+        gpu_model=settings.gpu_model,
+    )
+
+
+def _admission(settings: AgentSettings, peer_id: str, clock: Clock) -> Admit:
+    secret = settings.jwt_secret.reveal()
+    secrets = [secret] if settings.jwt_secret_previous is None else [secret, settings.jwt_secret_previous.reveal()]
+    pins = [grpc_pin(each) for each in secrets]
+
+    async def admit(target: str, metadata: AgentMetadata) -> AuthOutcome:
+        token = mint_agent_token(secret, peer_id, now=clock.unix())
+        try:
+            return await authenticate(target, pins, AuthRequest(token, metadata))
+        except BootstrapFailed as failed:
+            raise SessionFailed(str(failed), _what_to_check(failed)) from failed
+
+    return admit
+
+
+def _what_to_check(failed: BootstrapFailed) -> str:
+    match failed:
+        case WrongSecret():
+            return "--jwt-secret-file (or HIVENET_ROUTER_JWT_SECRET) must hold the same secret on both sides"
+        case AuthenticationRefused():
+            return "the router's reason names it: the secret, one of the two clocks, or what this agent announces"
+        case RouterUnreachable():
+            return "is the router up, and does --routers (or --router-grpc) name its gRPC port?"
+        case _:
+            return "do router and agent fit together? Look at the router's log"
+
+
+async def _resolve(host: str, version: int) -> tuple[str, ...]:
+    family = {4: socket.AF_INET, 6: socket.AF_INET6}.get(version, socket.AF_UNSPEC)
+    found = await asyncio.get_running_loop().getaddrinfo(host, None, family=family, type=socket.SOCK_STREAM)
+    # An address that holds only on one interface cannot be written as a multiaddr.
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found if "%" not in str(entry[4][0])))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""`hivenet-router`: reads its settings, builds the world, serves until it is told to stop.
+
+The only place that knows which implementation stands behind each port of the router.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from hivenet_router.adapters.asgi import answer_with
+from hivenet_router.adapters.clock import LoopClock
+from hivenet_router.adapters.file_limit import raise_file_limit
+from hivenet_router.adapters.grpc_server import Refused, serve_bootstrap
+from hivenet_router.adapters.identity_file import HeldIdentity, IdentityUnusable, load_or_create
+from hivenet_router.adapters.log import set_up_logs
+from hivenet_router.adapters.loop import run
+from hivenet_router.adapters.plane import PlaneAdapter
+from hivenet_router.adapters.prometheus import CONTENT_TYPE, PrometheusRecorder
+from hivenet_router.config import Exit, Program, RouterSettings, parse
+from hivenet_router.core.registry import Registry
+from hivenet_router.names import paths
+from hivenet_router.ports import (
+    AnswerWith,
+    BootstrapServer,
+    CannotListen,
+    DataPlane,
+    DoorRules,
+    PlaneListener,
+    Recorder,
+)
+from hivenet_router.router.control import control_app
+from hivenet_router.router.serve import MANAGEMENT_STREAMS_MAX, Router, World, running, stopped_by_signal
+from hivenet_router.wire.auth_messages import AuthOutcome, AuthRequest
+from hivenet_router.wire.tls_identity import grpc_identity
+
+log = structlog.get_logger("router")
+
+FAILED: Final = 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; its exit code."""
+    parsed = parse(Program.ROUTER, sys.argv[1:] if argv is None else argv, os.environ)
+    if isinstance(parsed, Exit):
+        sys.stdout.write(parsed.stdout)
+        sys.stderr.write(parsed.stderr)
+        return parsed.code
+    set_up_logs(parsed.log_level, parsed.log_levels_by_logger, parsed.log_format)
+    for warning in parsed.warnings:
+        log.warning("setting", advice=warning)
+    raise_file_limit()
+    try:
+        with load_or_create(parsed.identity_path) as identity:
+            if identity.warning:
+                log.warning("setting", advice=identity.warning)
+            return run(_serve(parsed, identity))
+    except IdentityUnusable as error:
+        log.error("router_cannot_start", why=str(error))  # noqa: TRY400  # a sentence for the operator, not a trace
+        return FAILED
+
+
+async def _serve(settings: RouterSettings, identity: HeldIdentity) -> int:
+    try:
+        async with running(settings, build_world(settings, identity.content)) as router:
+            _say_started(router)
+            await stopped_by_signal(router)
+    except ExceptionGroup as group:
+        cannot_listen = group.subgroup(CannotListen)
+        if cannot_listen is None:
+            raise
+        for error in cannot_listen.exceptions:
+            log.error("router_cannot_start", why=str(error))  # noqa: TRY400
+        return FAILED
+    return 0
+
+
+def build_world(settings: RouterSettings, identity: bytes) -> World:
+    """The real world of a router with this key file."""
+    clock = LoopClock()
+
+    def open_plane(listener: PlaneListener, rules: DoorRules) -> DataPlane:
+        per_ip = settings.p2p_connections_per_ip_max
+        return PlaneAdapter(identity, rules, listener, conns_per_ip=per_ip, inbound_served=MANAGEMENT_STREAMS_MAX)
+
+    def recorder_for(registry: Registry) -> tuple[Recorder, AnswerWith]:
+        recorder = PrometheusRecorder(registry, legacy_names=settings.legacy_metric_names, clock=clock)
+        return recorder, answer_with(_metrics_app(recorder))
+
+    return World(
+        clock=clock,
+        open_plane=open_plane,
+        open_bootstrap=open_bootstrap,
+        recorder_for=recorder_for,
+        control_for=lambda registry: answer_with(control_app(registry, clock)),
+    )
+
+
+async def open_bootstrap(
+    host: str, port: int, secret: bytes, authenticate: Callable[[AuthRequest, str], AuthOutcome]
+) -> BootstrapServer:
+    """The gRPC service of this secret. Raises: CannotListen."""
+    try:
+        return await serve_bootstrap((host, port), grpc_identity(secret), authenticate, _grpc_refused)
+    except OSError as error:
+        raise CannotListen(
+            f"{error.strerror or error}; choose another address or end the program that uses it"
+        ) from error
+
+
+def _grpc_refused(refused: Refused) -> None:
+    log.warning("grpc_refused", client=refused.source, why=refused.reason, times=refused.times)
+
+
+def _metrics_app(recorder: PrometheusRecorder) -> Starlette:
+    async def page(_request: Request) -> Response:
+        return Response(recorder.page(), headers={"content-type": CONTENT_TYPE})
+
+    return Starlette(routes=[Route(paths.METRICS, page)])
+
+
+def _say_started(router: Router) -> None:
+    addresses = router.addresses
+    if addresses is not None:
+        log.info(
+            "router_started",
+            http=_joined(addresses.http),
+            metrics=_joined(addresses.metrics),
+            grpc=[_joined(address) for address in addresses.grpc],
+            libp2p=list(addresses.libp2p),
+            peer_id=router.plane.peer_id,
+        )
+
+
+def _joined(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

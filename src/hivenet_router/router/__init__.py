@@ -1,0 +1,1 @@
+"""The rooms a request walks through; `walk.py` shows the whole way."""

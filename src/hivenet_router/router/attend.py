@@ -1,0 +1,188 @@
+"""What do agents tell the router over their links, and what does it answer?
+
+Registration, heartbeats and routing signals, and who is linked at all. Invariant: a message counts only for the peer
+whose link it came over, and a peer that is linked but not registered is cut off before long.
+Source: wire.md §6.3, §6.4, §7, §9, §10; signals.md §5; decisions.md 25.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from hivenet_router.core.agent import ORIGINAL_AGENT_STREAMS_MAX, report_in
+from hivenet_router.core.clock import Monotonic
+from hivenet_router.core.ids import DeploymentId, PeerId, ReplicaId
+from hivenet_router.core.registry import Registry
+from hivenet_router.core.sessions import Session, SessionDenied, SessionStore
+from hivenet_router.names import headers, paths
+from hivenet_router.names.protocol_ids import ORIGINAL_AGENT_VERSION_PREFIX
+from hivenet_router.ports import Clock, Exchange, Recorder
+from hivenet_router.wire import agent_protocol
+from hivenet_router.wire.agent_protocol import Answer, BodyInvalid
+
+log = structlog.get_logger("router")
+
+REGISTER_WITHIN_S: Final = 30.0
+"""A peer that has not registered by then is cut off. Source: wire.md §14 no. 28."""
+
+_NOT_FOUND: Final = agent_protocol.text_answer(404, "404 page not found")
+_NOT_ACCEPTABLE: Final = agent_protocol.text_answer(406, "only application/json is served here")
+_NOT_ALLOWED: Final = agent_protocol.text_answer(405, "method not allowed")
+_TOO_LARGE: Final = agent_protocol.text_answer(413, "request body too large")
+_PROTOCOL_MAP: Final = Answer(
+    200, (("Content-Type", "application/json"),), agent_protocol.encode_protocol_map([paths.ROUTER_MOUNT])
+)
+
+
+class AttendingRoom:
+    """Takes what agents send."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        sessions: SessionStore,
+        clock: Clock,
+        recorder: Recorder,
+        *,
+        close_peer: Callable[[str], None],
+    ) -> None:
+        self._registry = registry
+        self._sessions = sessions
+        self._clock = clock
+        self._recorder = recorder
+        self._close_peer = close_peer
+        self._original: dict[PeerId, bool] = {}
+        self._unregistered: dict[PeerId, Monotonic] = {}
+        self._paths: Final[dict[str, Callable[[PeerId, bytes], Answer]]] = {
+            paths.ROUTER_MOUNT + paths.REGISTER: self._register,
+            paths.ROUTER_MOUNT + paths.HEARTBEAT: self._heartbeat,
+            paths.ROUTER_MOUNT + paths.ROUTING_SIGNALS: self._signals,
+        }
+
+    # What a peer sends
+
+    async def attend(self, exchange: Exchange) -> None:
+        """Answer one message of a peer."""
+        answer = self.answer_to(exchange)
+        fields = [(name.encode(), value.encode()) for name, value in answer.headers]
+        await exchange.respond(answer.status, fields, answer.body)
+
+    def answer_to(self, exchange: Exchange) -> Answer:
+        """What the peer is told."""
+        arrived = exchange.arrived
+        if arrived.problem is not None:
+            return _TOO_LARGE if arrived.problem == "too_large" else agent_protocol.INVALID_BODY
+        if arrived.path == paths.PROTOCOL_MAP:
+            return _protocol_map(arrived.method, (arrived.field(headers.ACCEPT) or b"").decode("latin-1"))
+        handler = self._paths.get(arrived.path)
+        if handler is None or arrived.peer is None:
+            return _NOT_FOUND
+        try:
+            return handler(PeerId(arrived.peer), arrived.body())
+        except BodyInvalid as fault:
+            log.warning("agent_message_refused", peer_id=arrived.peer, path=arrived.path, why=str(fault))
+            return agent_protocol.INVALID_BODY
+
+    def _register(self, peer: PeerId, body: bytes) -> Answer:
+        message = agent_protocol.decode_registration(body)
+        now = self._clock.now()
+        outcome = self._sessions.register(message.session_token, message.peer_id, sender=peer, now=now)
+        if isinstance(outcome, SessionDenied):
+            log.warning("agent_registration_refused", peer_id=peer, why=outcome.value.body.decode().strip())
+            return outcome.value
+        metadata = outcome.session.metadata
+        registered = self._registry.register(
+            peer,
+            metadata,
+            DeploymentId(message.deployment_id),
+            ReplicaId(message.replica_id),
+            streams_max=self._streams_max(peer),
+            now=now,
+        )
+        self._unregistered.pop(peer, None)
+        self._recorder.agent_seen(registered.agent, at=self._clock.unix())
+        log.info(
+            "agent_renewed" if outcome.renewal else "agent_registered",
+            peer_id=peer,
+            model=metadata.model,
+            engine=metadata.engine,
+            capacity=metadata.capacity,
+            region=metadata.region,
+            deployment_id=message.deployment_id,
+            replica_id=message.replica_id,
+        )
+        return agent_protocol.REGISTERED
+
+    def _heartbeat(self, peer: PeerId, body: bytes) -> Answer:
+        message = agent_protocol.decode_heartbeat(body)
+        now = self._clock.now()
+        session = self._session(message.session_token, peer, now=now)
+        if isinstance(session, Answer):
+            return session
+        known = self._registry.heartbeat(
+            peer, backend_healthy=message.backend_healthy, report=report_in(message), now=now
+        )
+        agent = self._registry.agent(peer)
+        if not known or agent is None:
+            return agent_protocol.AGENT_NOT_FOUND
+        self._recorder.agent_seen(agent, at=self._clock.unix())
+        return agent_protocol.heartbeat_answer(())
+
+    def _signals(self, peer: PeerId, body: bytes) -> Answer:
+        message = agent_protocol.decode_signals(body)
+        now = self._clock.now()
+        session = self._session(message.session_token, peer, now=now)
+        if isinstance(session, Answer):
+            return session
+        known = self._registry.signals(peer, report=report_in(message), now=now)
+        return agent_protocol.TAKEN if known else agent_protocol.AGENT_NOT_FOUND
+
+    def _session(self, token: str, peer: PeerId, *, now: Monotonic) -> Session | Answer:
+        found = self._sessions.resolve(token, sender=peer, now=now)
+        return found.value if isinstance(found, SessionDenied) else found
+
+    # What happens to links
+
+    def link_up(self, peer_id: str, remote: str, dialed: bool) -> None:
+        """A peer connected, or replaced its connection."""
+        peer = PeerId(peer_id)
+        if self._registry.agent(peer) is None:
+            self._unregistered.setdefault(peer, self._clock.now())
+        self._registry.link_up(peer)
+        log.debug("peer_up", peer_id=peer, remote=remote, dialed=dialed)
+
+    def link_down(self, peer_id: str, why: str) -> None:
+        """A peer's last connection is gone."""
+        peer = PeerId(peer_id)
+        self._unregistered.pop(peer, None)
+        self._original.pop(peer, None)
+        self._registry.link_down(peer)
+        if self._registry.agent(peer) is not None:
+            log.warning("agent_link_lost", peer_id=peer, why=why)
+
+    def identified(self, peer_id: str, agent_version: str) -> None:
+        """A peer said what it is: an original agent takes fewer streams at once."""
+        peer = PeerId(peer_id)
+        self._original[peer] = agent_version.startswith(ORIGINAL_AGENT_VERSION_PREFIX)
+        self._registry.limit_streams(peer, self._streams_max(peer))
+
+    def cut_strangers_off(self) -> None:
+        """Close the links of peers that have not registered in time."""
+        latest = self._clock.now() - REGISTER_WITHIN_S
+        for peer in [peer for peer, since in self._unregistered.items() if since <= latest]:
+            del self._unregistered[peer]
+            log.warning("peer_cut_off", peer_id=peer, why=f"it did not register within {REGISTER_WITHIN_S:.0f} s")
+            self._close_peer(peer)
+
+    def _streams_max(self, peer: PeerId) -> int | None:
+        # Until it has said what it is, a peer is treated like an original one.
+        return ORIGINAL_AGENT_STREAMS_MAX if self._original.get(peer, True) else None
+
+
+def _protocol_map(method: str, accept: str) -> Answer:
+    if method not in ("GET", "HEAD"):
+        return _NOT_ALLOWED
+    if accept and "application/json" not in accept and "*/*" not in accept:
+        return _NOT_ACCEPTABLE
+    return _PROTOCOL_MAP

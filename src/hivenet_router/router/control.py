@@ -1,0 +1,62 @@
+"""What does the router answer about itself?
+
+An ordinary ASGI app; inference never passes through it.
+Source: http-api.md §1.2, §8; decisions.md 10.
+"""
+
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from hivenet_router.core.ids import ModelName
+from hivenet_router.core.refusals import reason
+from hivenet_router.core.registry import Registry
+from hivenet_router.names import headers, paths
+from hivenet_router.names.errors import ErrorCode
+from hivenet_router.names.paths import Dialect
+from hivenet_router.ports import Clock
+from hivenet_router.router.catalog import model_detail, model_list
+from hivenet_router.router.refuse import envelope
+
+_NOT_FOUND: Final = 404
+
+
+def control_app(registry: Registry, clock: Clock) -> Starlette:
+    """The app behind `/health` and `/v1/models`."""
+
+    async def health(_request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def models(_request: Request) -> Response:
+        return JSONResponse(model_list(registry, now=clock.now(), unix=clock.unix()))
+
+    async def model(request: Request) -> Response:
+        found = model_detail(registry, _model_of(request), now=clock.now(), unix=clock.unix())
+        if found is None:
+            raise HTTPException(_NOT_FOUND)
+        return JSONResponse(found)
+
+    return Starlette(
+        routes=[
+            Route(paths.HEALTH, health),
+            Route(paths.MODELS, models),
+            Route(paths.MODELS + "/{model:path}", model),
+        ],
+        # Also what matches no route: the door lets only these paths through, so it is a name no route can hold.
+        exception_handlers={_NOT_FOUND: _unknown_model},
+    )
+
+
+async def _unknown_model(request: Request, _error: Exception) -> Response:
+    why = reason(ErrorCode.MODEL_NOT_FOUND, f"no agent serves the model '{_model_of(request)}'")
+    body = envelope(why, Dialect.OPENAI, request.headers.get(headers.X_REQUEST_ID, ""))
+    return Response(body, why.status, media_type="application/json")
+
+
+def _model_of(request: Request) -> ModelName:
+    """The name in the path, decoded: slashes and colons belong to it however they were written."""
+    return ModelName(str(request.scope["path"]).removeprefix(f"{paths.MODELS}/"))

@@ -1,0 +1,335 @@
+"""Which agent gets this request, and when?
+
+A request needs a forward permit and a slot on an agent, and takes both or neither. Where it must wait, it waits until
+it is woken, its deadline passes, or its client leaves; where even the line is full, it waits outside for a moment until
+there is room in it. Invariant: what a `Placed` holds is given back exactly once, at the latest at the end of its `with`
+block; every change in the registry asks the waiting ones again.
+Source: configuration.md §6.4; decisions.md 2, 21, 23; signals.md §8.9; http-api.md §15 item 12.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Final, Self
+
+from hivenet_router.core.agent import Agent
+from hivenet_router.core.attempts import Attempts
+from hivenet_router.core.clock import Monotonic
+from hivenet_router.core.ids import ModelName
+from hivenet_router.core.policy import (
+    BUILT_IN_STEP,
+    RETRY_AFTER_NO_CAPACITY_S,
+    Chosen,
+    Hurdle,
+    NoCandidate,
+    PolicyStep,
+    choose,
+    evaluate,
+    may_wait,
+    refusal_for,
+)
+from hivenet_router.core.refusals import RefusalReason, reason
+from hivenet_router.core.registry import Registry
+from hivenet_router.core.slots import Slot
+from hivenet_router.core.waiting import (
+    Closed,
+    Crowded,
+    Nowhere,
+    Outcome,
+    Permit,
+    Placing,
+    QueueFull,
+    Ticket,
+    WaitingRoom,
+    Woken,
+)
+from hivenet_router.core.waiting import Placed as PlacedNow
+from hivenet_router.names.errors import ErrorCode
+from hivenet_router.ports import Clock, Exchange, Recorder
+from hivenet_router.router.refuse import Refusal
+from hivenet_router.router.stages import Admitted, Request
+
+
+class Placed:
+    """A request with a place: a slot on an agent and a permit to forward, both leases.
+
+    `attempts` is what is left to the request; after a wait, agents that were full may be asked again.
+    """
+
+    __slots__ = ("_give_back", "_permit", "attempts", "number", "slot")
+
+    def __init__(self, slot: Slot, attempts: Attempts, permit: Permit, give_back: Callable[[Permit], None]) -> None:
+        self.slot: Final = slot
+        self.attempts: Final = attempts
+        self.number: Final = permit.number
+        self._permit: Final = permit
+        self._give_back: Final = give_back
+
+    @property
+    def agent(self) -> Agent:
+        """The agent it has a slot on."""
+        return self.slot.agent
+
+    def headers_came(self) -> None:
+        """The backend's headers are there: slot and permit end, the stream still counts as running."""
+        self.slot.headers_arrived()
+        self._give_back(self._permit)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.slot.release()
+        self._give_back(self._permit)
+
+
+class _Asking:
+    """A request that wants a place, as the waiting room knows it.
+
+    While it waits it has a `woken`, and it stands outside as long as it has no `ticket`.
+    """
+
+    __slots__ = (
+        "attempts",
+        "capability",
+        "deadline",
+        "limit",
+        "model",
+        "slot",
+        "step",
+        "ticket",
+        "was_parked",
+        "woken",
+    )
+
+    def __init__(self, request: Request, step: PolicyStep, attempts: Attempts) -> None:
+        self.model: Final = request.model
+        self.capability: Final = request.path.capability
+        self.deadline: Final = request.deadline
+        self.step: Final = step
+        self.attempts = attempts
+        self.slot: Slot | None = None
+        self.was_parked = False
+        self.ticket: Ticket[_Asking] | None = None
+        self.woken: asyncio.Future[Outcome] | None = None
+        self.limit: asyncio.Timeout | None = None
+
+
+class PlacingRoom:
+    """Gives requests their places."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        clock: Clock,
+        recorder: Recorder,
+        *,
+        forwards_max: int,
+        queue_requests_max: int,
+        enqueue_timeout_s: float,
+        capacity_waiters_max: int,
+        on_waiting: Callable[[bool], None],
+    ) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._recorder = recorder
+        self._enqueue_timeout_s = enqueue_timeout_s
+        self._on_waiting = on_waiting
+        self._waiting = 0
+        self._outside: deque[_Asking] = deque()
+        # Models whose number of parked requests may have changed.
+        self._untold: set[ModelName] = set()
+        self._room: WaitingRoom[_Asking] = WaitingRoom(
+            self._try_place, permits=forwards_max, line_max=queue_requests_max, depth_max=capacity_waiters_max
+        )
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a permit, for capacity, or for room in the line."""
+        return self._waiting
+
+    @property
+    def permits_free(self) -> int:
+        """How many more requests may be forwarded at once."""
+        return self._room.permits_free
+
+    async def place(self, admitted: Admitted, attempts: Attempts, *, earlier: int | None = None) -> Placed:
+        """A place for the request; `earlier` is the number of the place it had before, so that it keeps its turn.
+
+        Raises: Refusal when there is none and waiting does not help or took too long; ClientGone.
+        """
+        request = admitted.request
+        if self._clock.now() >= request.deadline:
+            raise Refusal(_TOO_LATE)
+        asking = _Asking(request, BUILT_IN_STEP, attempts)
+        # Who comes later stands behind those outside; who was in the line before does not.
+        outcome = QueueFull() if self._outside and earlier is None else self._arrive(asking, earlier)
+        if outcome is None or isinstance(outcome, QueueFull):
+            outcome = await self._wait(request.exchange, asking)
+        return self._placed(asking, outcome)
+
+    def revisit(self, model: ModelName) -> None:
+        """Something changed for a model: ask those who wait for it."""
+        if self._waiting:
+            self._wake(self._room.revisit(model))
+
+    def close(self) -> None:
+        """The router stops: nobody waits any longer, and nobody is given a place any more."""
+        self._wake(self._room.close())
+
+    def _arrive(self, asking: _Asking, earlier: int | None = None) -> Outcome | None:
+        """What came of asking for a place; None when it got a ticket to wait with."""
+        answer = self._room.arrive(asking.model, asking, earlier=earlier)
+        if not isinstance(answer, Ticket):
+            return answer
+        asking.ticket = answer
+        asking.attempts = asking.attempts.after_wait()
+        return None
+
+    async def _wait(self, exchange: Exchange, asking: _Asking) -> Outcome:
+        woken: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        asking.woken = woken
+        began = self._clock.now()
+        until = asking.deadline
+        if asking.ticket is None:
+            self._outside.append(asking)
+            until = min(until, Monotonic(began + self._enqueue_timeout_s))
+        self._count_waiting(+1, asking.model)
+        try:
+            async with asyncio.timeout_at(until) as asking.limit:
+                await exchange.until(woken)
+        except TimeoutError:
+            self._withdraw(asking, woken)
+            raise Refusal(_QUEUE_FULL if asking.ticket is None else _TOO_LATE) from None
+        except BaseException:
+            self._withdraw(asking, woken)
+            raise
+        finally:
+            self._count_waiting(-1, asking.model)
+        outcome = woken.result()
+        if isinstance(outcome, PlacedNow) and asking.was_parked:
+            self._recorder.waited(asking.model, self._clock.now() - began)
+        return outcome
+
+    def _withdraw(self, asking: _Asking, woken: "asyncio.Future[Outcome]") -> None:
+        """End a wait from the request's side. A place that was given in the same moment is handed on."""
+        if woken.done() and not woken.cancelled():
+            outcome = woken.result()
+            if isinstance(outcome, PlacedNow):
+                with self._placed(asking, outcome):
+                    return
+        elif asking.ticket is not None:
+            self._room.leave(asking.ticket)
+        else:
+            self._outside.remove(asking)
+        self._let_in()
+
+    def _let_in(self) -> None:
+        """Who waits outside comes in, in the order of arrival, as far as there is room in the line again."""
+        while self._outside:
+            asking = self._outside[0]
+            # One whose time is over is on its way out, and will let the next one in.
+            if asking.limit is None or asking.limit.expired():
+                return
+            outcome = self._arrive(asking)
+            if isinstance(outcome, QueueFull):
+                return
+            self._outside.popleft()
+            if outcome is None:
+                asking.limit.reschedule(asking.deadline)
+            else:
+                _resolve(asking, outcome)
+
+    def _placed(self, asking: _Asking, outcome: Outcome) -> Placed:
+        match outcome:
+            case PlacedNow(permit):
+                return Placed(self._slot_of(asking), asking.attempts, permit, self._give_back)
+            case Nowhere():
+                why, emptied_by = self._why_nowhere(asking)
+                raise Refusal(asking.attempts.final(why), exhausted_by=emptied_by)
+            case Crowded():
+                raise Refusal(asking.attempts.final(_crowded(asking.model)), exhausted_by=_named(Hurdle.CAPACITY))
+            case QueueFull():
+                raise Refusal(_QUEUE_FULL)
+            case Closed():
+                raise Refusal(asking.attempts.final(_STOPPING))
+
+    def _try_place(self, asking: _Asking) -> Placing:
+        attempts, now = asking.attempts, self._clock.now()
+        # Invariant: no await between the choice and the take; another request could take the last slot.
+        while True:
+            pool = self._registry.pool(asking.model)
+            agent = choose(asking.step, pool, asking.capability, attempts.failed, attempts.busy, now=now)
+            if agent is None:
+                if not may_wait(asking.step, pool, asking.capability, attempts.failed, attempts.busy):
+                    return Placing.NOWHERE
+                if not asking.was_parked:
+                    asking.was_parked = True
+                    self._untold.add(asking.model)
+                return Placing.FULL
+            asking.slot = self._registry.take_slot(agent)
+            if asking.slot is not None:
+                return Placing.PLACED
+
+    def _why_nowhere(self, asking: _Asking) -> tuple[RefusalReason, str]:
+        """What the client is told, and which test of the step left no agent."""
+        attempts, pool = asking.attempts, self._registry.pool(asking.model)
+        now = self._clock.now()
+        match evaluate(asking.step, pool, asking.capability, attempts.failed, attempts.busy, now=now):
+            case Chosen():
+                return _JUST_BACK, "nothing any more: an agent has come back"
+            case NoCandidate() as none:
+                return refusal_for(none, asking.model, asking.capability), _named(none.emptied_by)
+
+    def _slot_of(self, asking: _Asking) -> Slot:
+        # Invariant: the waiting room says "placed" only after `_try_place` took a slot.
+        assert asking.slot is not None
+        return asking.slot
+
+    def _give_back(self, permit: Permit) -> None:
+        self._wake(self._room.give_back(permit))
+
+    def _wake(self, woken: Iterable[Woken[_Asking]]) -> None:
+        for wake in woken:
+            _resolve(wake.ticket.request, wake.outcome)
+            self._untold.add(wake.ticket.model)
+        self._let_in()
+        self._tell_parked()
+
+    def _count_waiting(self, change: int, model: ModelName) -> None:
+        self._waiting += change
+        self._untold.add(model)
+        self._tell_parked()
+        self._on_waiting(self._waiting > 0)
+
+    def _tell_parked(self) -> None:
+        for model in self._untold:
+            self._recorder.parked(model, self._room.parked(model))
+        self._untold.clear()
+
+
+def _resolve(asking: _Asking, outcome: Outcome) -> None:
+    # Invariant: who waits has a future until its task has taken it out of the waiting room, in one step.
+    if asking.woken is not None and not asking.woken.done():
+        asking.woken.set_result(outcome)
+
+
+def _named(hurdle: Hurdle) -> str:
+    return f"{hurdle.value} {hurdle.name.lower()}"
+
+
+def _crowded(model: ModelName) -> RefusalReason:
+    text = f"every agent of the model '{model}' is at its capacity and the queue for it is full; try again shortly"
+    return reason(ErrorCode.NO_CAPACITY, text, retry_after_s=RETRY_AFTER_NO_CAPACITY_S)
+
+
+# An agent has come back since it was asked for; the client may ask again at once.
+_JUST_BACK: Final = reason(ErrorCode.NO_AGENTS_AVAILABLE, "no agent was available; try again", retry_after_s=1.0)
+_TOO_LATE: Final = reason(ErrorCode.REQUEST_TIMEOUT, "no agent was free within the request's time limit")
+_QUEUE_FULL: Final = reason(
+    ErrorCode.QUEUE_FULL, "this router has as many requests waiting as it takes; try again shortly", retry_after_s=1.0
+)
+_STOPPING: Final = reason(ErrorCode.NO_AGENTS_AVAILABLE, "this router is stopping; try another one", retry_after_s=1.0)

@@ -1,0 +1,378 @@
+"""How does the router start, what runs beside the requests, and how does it stop?
+
+One task group owns everything. Start: identity, data plane, listeners in the order in which others need them, so that
+nobody is told of an address before it is known. Stop: no new work, what runs may end, then everything is closed.
+Source: configuration.md §9.1, §13 items 8 and 9; decisions.md 12, 33; wire.md §4.2.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+import structlog
+
+from hivenet_router.config.settings import RouterSettings
+from hivenet_router.core.changes import (
+    CapacityFreed,
+    Change,
+    HealthChanged,
+    LinkLost,
+    LinkReturned,
+    Registered,
+    Removed,
+)
+from hivenet_router.core.health import SilenceLimits, monitor_pass, remove_if_gone
+from hivenet_router.core.registry import Registry
+from hivenet_router.core.sessions import SWEEP_INTERVAL_S, SessionStore
+from hivenet_router.names import paths
+from hivenet_router.ports import (
+    AnswerWith,
+    BootstrapServer,
+    CannotListen,
+    Clock,
+    DataPlane,
+    DoorRules,
+    Exchange,
+    OpenBootstrap,
+    PlaneListener,
+    Recorder,
+)
+from hivenet_router.router import door
+from hivenet_router.router.attend import AttendingRoom
+from hivenet_router.router.bootstrap import BootstrapRoom
+from hivenet_router.router.door import Door
+from hivenet_router.router.forward import ForwardLimits, ForwardRoom
+from hivenet_router.router.place import PlacingRoom
+from hivenet_router.router.refuse import edge_refusals
+from hivenet_router.router.settle import SettlingRoom
+from hivenet_router.router.walk import House
+from hivenet_router.wire.agent_protocol import BODY_BYTES_MAX
+from hivenet_router.wire.auth_messages import LibP2PInfo, RouterConfig, router_config
+
+log = structlog.get_logger("router")
+
+MANAGEMENT_STREAMS_MAX: Final = 64
+"""Streams of one peer that are served at once; what an agent opens towards the router is short."""
+_STRANGERS_EVERY_S: Final = 5.0
+_STOPPING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_LOOK_EVERY_S: Final = 0.05
+_LAST_WORDS_WITHIN_S: Final = 1.0
+_NO_LIMIT: Final = 0
+
+
+class Tasks:
+    """Owns every task of the router: one that fails ends them all, and they end with the block."""
+
+    def __init__(self) -> None:
+        self._group = asyncio.TaskGroup()
+        self._running: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Run this until it ends or the block does."""
+        task = self._group.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._running:
+            task.cancel()
+        await self._group.__aexit__(kind, error, trace)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the router stands on; `cli/` chooses each.
+
+    `open_plane` starts a data plane that tells the listener, under these rules for what peers send. `recorder_for`
+    makes the recorder of a registry and what shows its page.
+    """
+
+    clock: Clock
+    open_plane: Callable[[PlaneListener, DoorRules], DataPlane]
+    open_bootstrap: OpenBootstrap
+    recorder_for: Callable[[Registry], tuple[Recorder, AnswerWith]]
+    control_for: Callable[[Registry], AnswerWith]
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the running router is reached; ports as they were really bound."""
+
+    http: tuple[str, int]
+    metrics: tuple[str, int]
+    grpc: tuple[tuple[str, int], ...]
+    libp2p: tuple[str, ...]
+
+
+class Router:
+    """One running router; made by `running`. Hears what the data plane and the registry tell."""
+
+    def __init__(self, settings: RouterSettings, world: World, tasks: Tasks) -> None:
+        self._settings = settings
+        self._clock = clock = world.clock
+        self._tasks = tasks
+        self._open_bootstrap = world.open_bootstrap
+        self._bootstrap: BootstrapServer | None = None
+        self.addresses: Addresses | None = None
+        self.registry: Final = Registry(self._changed)
+        recorder, metrics = world.recorder_for(self.registry)
+        self.recorder: Final = recorder
+        self.plane: Final = world.open_plane(self, PEER_RULES)
+        self.sessions: Final = SessionStore(lambda: secrets.token_hex(32), ttl_s=settings.session_ttl_s)
+        self.placing: Final = PlacingRoom(
+            self.registry,
+            clock,
+            recorder,
+            forwards_max=settings.forwards_max,
+            queue_requests_max=settings.queue_requests_max,
+            enqueue_timeout_s=settings.enqueue_timeout_s,
+            capacity_waiters_max=settings.capacity_waiters_max,
+            on_waiting=self.plane.set_eager,
+        )
+        self.attending: Final = AttendingRoom(
+            self.registry, self.sessions, clock, recorder, close_peer=self.plane.close_peer
+        )
+        house = House(
+            placing=self.placing,
+            forwarding=ForwardRoom(clock, recorder, _forward_limits(settings)),
+            settling=SettlingRoom(clock, recorder),
+            clock=clock,
+            recorder=recorder,
+            request_timeout_s=settings.request_timeout_s,
+            tries_per_step_max=settings.tries_per_step_max,
+        )
+        self.door: Final = Door(tasks.spawn, house, world.control_for(self.registry), self.attending, metrics)
+
+    async def open(self) -> Addresses:
+        """Bind everything; what agents are told about comes last.
+
+        Raises: CannotListen.
+        """
+        settings, plane = self._settings, self.plane
+        bound = await plane.listen_for_peers(_peer_address(settings))
+        http = plane.listen_http(_ip_of(settings.http_listen.host), settings.http_listen.port, api_rules(settings))
+        metrics = plane.listen_http(_ip_of(settings.metrics_listen.host), settings.metrics_listen.port, METRICS_RULES)
+        info = self._libp2p_info(bound)
+        room = BootstrapRoom(self.sessions, self._clock, self._agent_secrets(), _told_to_agents(settings), lambda: info)
+        self._bootstrap = await self._open_bootstrap(
+            settings.grpc_listen.host, settings.grpc_listen.port, settings.jwt_secret.reveal(), room.authenticate
+        )
+        self.addresses = Addresses(http, metrics, tuple(self._bootstrap.addresses), info.addresses)
+        return self.addresses
+
+    def start_background(self) -> None:
+        """Begin what runs beside the requests."""
+        self._tasks.spawn(self._monitor())
+        self._tasks.spawn(every(SWEEP_INTERVAL_S, lambda: self.sessions.sweep(now=self._clock.now())))
+        self._tasks.spawn(every(_STRANGERS_EVERY_S, self.attending.cut_strangers_off))
+
+    async def drain(self) -> None:
+        """Take no new work and wait until what runs has ended, within the time allowed.
+
+        New requests are still answered, with a refusal, and so is `/health`; only then do the doors close. What runs
+        for too long is ended, a stream with an error event. Source: decisions.md 33; http-api.md §15 item 16.
+        """
+        settings, plane = self._settings, self.plane
+        await asyncio.sleep(settings.drain_delay_s)
+        self.placing.close()
+        running = plane.exchanges()
+        await _until(lambda: all(exchange.finished is not None for exchange in running), within_s=settings.shutdown_timeout_s)
+        plane.close_doors()
+        for exchange in plane.exchanges():
+            exchange.arrived.abort()
+        await _until(lambda: not plane.live(), within_s=_LAST_WORDS_WITHIN_S)
+
+    async def close(self) -> None:
+        """Close everything at once."""
+        try:
+            if self._bootstrap is not None:
+                await self._bootstrap.close()
+        finally:
+            self.plane.close()
+
+    # What is told
+
+    def arrival(self, exchange: Exchange) -> None:
+        """See `ports.PlaneListener`."""
+        self.door.arrival(exchange)
+
+    def link_up(self, peer_id: str, remote: str, dialed: bool) -> None:
+        """See `ports.PlaneListener`."""
+        self.attending.link_up(peer_id, remote, dialed)
+
+    def link_down(self, peer_id: str, why: str) -> None:
+        """See `ports.PlaneListener`."""
+        self.attending.link_down(peer_id, why)
+
+    def identified(self, peer_id: str, agent_version: str) -> None:
+        """See `ports.PlaneListener`."""
+        self.attending.identified(peer_id, agent_version)
+
+    def rejected(self, listener: str, client: str, status: int, why: str) -> None:
+        """See `ports.PlaneListener`."""
+        self.recorder.edge_rejected(listener, why)
+        log.info("request_rejected", listener=listener, client=client, status=status, why=why)
+
+    def _changed(self, change: Change) -> None:
+        self.recorder.registry_changed(change)
+        match change:
+            case CapacityFreed(model):
+                self.placing.revisit(model)
+            case Registered(agent) | Removed(agent) | LinkLost(agent) | LinkReturned(agent) | HealthChanged(agent):
+                self.placing.revisit(agent.model)
+        if (
+            isinstance(change, Registered)
+            and change.previous is not None
+            and change.previous.model != change.agent.model
+        ):
+            self.placing.revisit(change.previous.model)
+        if isinstance(change, HealthChanged):
+            log.info("agent_health", peer_id=change.agent.peer, healthy=change.agent.healthy, cause=change.cause.name)
+
+    async def _monitor(self) -> None:
+        settings = self._settings
+        limits = SilenceLimits(settings.unhealthy_after_s, settings.remove_after_s)
+
+        def look() -> None:
+            for agent in monitor_pass(self.registry, limits, now=self._clock.now()):
+                if remove_if_gone(self.registry, agent, limits, now=self._clock.now()):
+                    log.warning(
+                        "agent_removed", peer_id=agent.peer, model=agent.model, silent_s=settings.remove_after_s
+                    )
+                    self.sessions.forget(agent.peer)
+                    self.plane.close_peer(agent.peer)
+                    self.plane.forget(agent.peer)
+
+        await every(settings.health_check_interval_s, look)
+
+    def _libp2p_info(self, bound: Sequence[str]) -> LibP2PInfo:
+        announced = self._settings.p2p_announce_multiaddr
+        addresses = [announced] if announced else bound
+        peer_id = self.plane.peer_id
+        return LibP2PInfo(peer_id, tuple(f"{address.split('/p2p/')[0]}/p2p/{peer_id}" for address in addresses))
+
+    def _agent_secrets(self) -> list[bytes]:
+        previous = self._settings.jwt_secret_previous
+        return [self._settings.jwt_secret.reveal(), *([previous.reveal()] if previous is not None else [])]
+
+
+async def _until(is_so: Callable[[], bool], *, within_s: float) -> None:
+    """Wait until this is so, or for that long. Asks again and again: what is asked about has no time to tell."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            while not is_so():  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK_EVERY_S)
+
+
+async def every(seconds: float, act: Callable[[], object]) -> None:
+    """Do something again and again, for ever."""
+    while True:
+        await asyncio.sleep(seconds)
+        act()
+
+
+@contextlib.asynccontextmanager
+async def running(settings: RouterSettings, world: World) -> AsyncIterator[Router]:
+    """A router that listens and serves until the block ends; then it is closed, not drained.
+
+    Raises: an exception group, with a CannotListen in it where an address could not be bound.
+    """
+    async with Tasks() as tasks:
+        router = Router(settings, world, tasks)
+        try:
+            await router.open()
+            router.start_background()
+            yield router
+        finally:
+            await router.close()
+
+
+PEER_RULES: Final = DoorRules(door.PEERS, body_bytes_max=BODY_BYTES_MAX, idle_within_s=None, body_within_s=30.0)
+"""What agents send is short and comes at once; their streams stay open as long as their link."""
+METRICS_RULES: Final = DoorRules(door.METRICS, body_bytes_max=64 * 1024, connections_max=64)
+
+
+def api_rules(settings: RouterSettings) -> DoorRules:
+    """The rules of the API listener."""
+    return DoorRules(
+        door.API,
+        body_bytes_max=settings.request_body_bytes_max or _NO_LIMIT,
+        body_within_s=settings.request_timeout_s,
+        standing_fields=door.STANDING_FIELDS,
+        refusals=edge_refusals(),
+        digests_bodies=True,
+        tells_request_id=True,
+        second_id_prefix=paths.ANTHROPIC_PREFIX.encode(),
+    )
+
+
+def _peer_address(settings: RouterSettings) -> str:
+    family = "ip6" if ":" in settings.p2p_listen_ip else "ip4"
+    return f"/{family}/{settings.p2p_listen_ip}/tcp/{settings.p2p_listen_port}"
+
+
+def _ip_of(host: str) -> str:
+    """The IP address to bind for a listen host; an empty one means every interface."""
+    if not host:
+        return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise CannotListen(f"cannot listen on {host!r}: {error.strerror}; give an address of this machine") from error
+
+
+def _forward_limits(settings: RouterSettings) -> ForwardLimits:
+    return ForwardLimits(
+        stream_idle_s=settings.stream_idle_timeout_s,
+        stream_total_s=settings.stream_timeout_s,
+        buffered_bytes_max=settings.buffered_response_bytes_max,
+        strips_authorization=settings.strip_client_authorization,
+        holds_slot_for_stream=settings.hold_slot_for_stream,
+    )
+
+
+def _told_to_agents(settings: RouterSettings) -> RouterConfig:
+    return router_config(
+        heartbeat_interval_s=settings.heartbeat_interval_s,
+        session_ttl_s=settings.session_ttl_s,
+        request_bytes_max=settings.request_body_bytes_max or 0,
+    )
+
+
+async def stopped_by_signal(router: Router) -> None:
+    """Serve until SIGTERM or SIGINT, then drain; a second signal ends the wait at once."""
+    loop, stop, again = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+
+    def on_signal() -> None:
+        (again if stop.is_set() else stop).set()
+
+    for number in _STOPPING_SIGNALS:
+        loop.add_signal_handler(number, on_signal)
+    try:
+        await stop.wait()
+        log.info("router_draining", running=router.plane.live())
+        async with asyncio.TaskGroup() as group:
+            ways = [group.create_task(router.drain()), group.create_task(_when(again))]
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            for way in ways:
+                way.cancel()
+    finally:
+        for number in _STOPPING_SIGNALS:
+            loop.remove_signal_handler(number)
+    log.info("router_stopped")
+
+
+async def _when(event: asyncio.Event) -> None:
+    await event.wait()

@@ -1,0 +1,141 @@
+"""What is written down when a request ends, and when an attempt fails?
+
+Runs once on every way out of the walk: the agent's outcome, the counts, the durations. Invariant: it waits for nothing
+and cannot fail a request; what was held has been given back before it runs.
+Source: observability.md §1.4 with §'Do better'; signals.md §3.2, §8.10.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from hivenet_router.core.agent import Agent
+from hivenet_router.core.attempts import LinkDead, mark_of
+from hivenet_router.core.ids import ModelName, PeerId
+from hivenet_router.core.outcomes import Mark
+from hivenet_router.names.errors import ERROR_RULES, ErrorCode
+from hivenet_router.ports import Clock, Finished, Recorder, RequestEnd
+from hivenet_router.router.forward import Failed, Served
+from hivenet_router.router.refuse import Refusal
+
+log = structlog.get_logger("policy")
+
+SERVED: Final = "served"
+STREAM_CUT: Final = "stream_cut"
+CLIENT_GONE: Final = "client_gone"
+CLIENT_GONE_STATUS: Final = 499
+"""What is counted where the client left before an answer. Nobody is sent it. Source: http-api.md §15 item 5."""
+
+LINK_RESETS_EVERY_S: Final = 2.0
+"""A dead link is counted once, however many requests were on it. Source: signals.md §8.10."""
+
+_CUT_BY_BACKEND: Final = frozenset({"backend_lost", "stream_idle"})
+_CUT: Final = _CUT_BY_BACKEND | {"stream_overtime", "stream_aborted", "aborted"}
+# A request that the stopping router ended unanswered counts like one that it refused.
+_STOPPED: Final = ErrorCode.NO_AGENTS_AVAILABLE
+
+NO_MODEL: Final = ModelName("")
+"""The model of a request that was refused before it named one."""
+
+
+@dataclass(slots=True)
+class Visit:
+    """What the walk learns about one request on its way, for whoever settles it. Only the walk writes it."""
+
+    request_id: str
+    model: ModelName = NO_MODEL
+    tenant: str = ""
+    agent: Agent | None = None
+    served: Served | None = None
+    refusal: Refusal | None = None
+    finished: Finished | None = None
+
+
+def status_of(finished: Finished) -> int:
+    """The status that an exchange is counted with: 499 where the client left before any of an answer."""
+    is_unanswered = finished.outcome == "client_left" and finished.first_byte_s == 0
+    return CLIENT_GONE_STATUS if is_unanswered else finished.status or ERROR_RULES[_STOPPED].status
+
+
+class SettlingRoom:
+    """Books the ends of requests and of failed attempts."""
+
+    def __init__(self, clock: Clock, recorder: Recorder) -> None:
+        self._clock = clock
+        self._recorder = recorder
+        self._link_resets: dict[PeerId, float] = {}
+
+    def attempt_failed(self, agent: Agent, tenant: str, failed: Failed) -> None:
+        """Book an attempt of which the client has seen nothing."""
+        agent.outcomes.failed(mark_of(failed.failure), sample_s=failed.head_s, now=self._clock.now())
+        self._recorder.attempt_failed(agent, tenant)
+        if isinstance(failed.failure, LinkDead):
+            self._count_link_reset(agent)
+
+    def settle(self, visit: Visit, age_s: float) -> int:
+        """Book how this request ended, `age_s` seconds after it arrived; the status it is counted with."""
+        outcome, status = _outcome_of(visit)
+        finished = visit.served.finished if visit.served is not None else None
+        usage = finished.usage if finished is not None else None
+        input_tokens = (usage.prompt_tokens or 0) if usage is not None else 0
+        output_tokens = (usage.completion_tokens or 0) if usage is not None else 0
+        if visit.served is not None and visit.agent is not None:
+            self._settle_agent(visit.agent, visit.served, outcome, input_tokens, output_tokens)
+        if visit.refusal is not None and visit.refusal.exhausted_by is not None:
+            self._settle_exhausted(visit, visit.refusal, visit.refusal.exhausted_by)
+        self._recorder.request_ended(
+            RequestEnd(
+                model=visit.model,
+                outcome=outcome,
+                status=status,
+                agent=visit.agent if visit.served is not None else None,
+                tenant=visit.tenant,
+                first_byte_s=finished.first_byte_s if finished is not None else 0.0,
+                duration_s=age_s,
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                was_routed=visit.agent is not None,
+            )
+        )
+        return status
+
+    def _settle_agent(self, agent: Agent, served: Served, outcome: str, input_tokens: int, output_tokens: int) -> None:
+        if outcome == SERVED:
+            agent.outcomes.succeeded(sample_s=served.head_s, input_tokens=input_tokens, output_tokens=output_tokens)
+        elif served.finished.outcome in _CUT_BY_BACKEND:
+            mark = Mark.APPLICATION if agent.linked else Mark.CONNECTION
+            agent.outcomes.failed(mark, sample_s=served.head_s, now=self._clock.now())
+
+    def _settle_exhausted(self, visit: Visit, refusal: Refusal, exhausted_by: str) -> None:
+        self._recorder.policy_exhausted(visit.model, visit.tenant)
+        log.warning(
+            "policy_exhausted",
+            request_id=visit.request_id,
+            model=visit.model,
+            tenant=visit.tenant,
+            emptied_by=exhausted_by,
+            code=str(refusal.reason.code),
+            why=refusal.reason.message,
+        )
+
+    def _count_link_reset(self, agent: Agent) -> None:
+        now = self._clock.now()
+        recent = {peer: at for peer, at in self._link_resets.items() if now - at < LINK_RESETS_EVERY_S}
+        if agent.peer not in recent:
+            recent[agent.peer] = now
+            self._recorder.agent_link_reset(agent.model, "forward_failure")
+        self._link_resets = recent
+
+
+def _outcome_of(visit: Visit) -> tuple[str, int]:
+    """The outcome's name and the status that is counted with it."""
+    finished = visit.finished
+    if finished is not None and finished.outcome == "client_left":
+        return CLIENT_GONE, status_of(finished)
+    if visit.served is not None:
+        ended = visit.served.finished
+        return (STREAM_CUT if ended.outcome in _CUT else SERVED), ended.status
+    if visit.refusal is not None:
+        return str(visit.refusal.reason.code), visit.refusal.reason.status
+    return str(_STOPPED), ERROR_RULES[_STOPPED].status

@@ -1,0 +1,99 @@
+"""The way of one request: arrive, identify, redirect, hold, admit, place, forward, settle; refuse from any of them.
+
+Read this first. Each room is a module of the same name. A request leaves in one of three ways: served by an agent (at
+least in part), refused with a reason, or left by its client; whichever it is, everything it held has been given back
+and it has been settled, once.
+"""
+
+from dataclasses import dataclass
+
+import structlog
+
+from hivenet_router.core.agent import Agent
+from hivenet_router.core.attempts import Attempts, GiveUp, RetrySameFree, StepSpent, TryAnother
+from hivenet_router.core.refusals import reason
+from hivenet_router.names.errors import ErrorCode
+from hivenet_router.names.paths import InferencePath
+from hivenet_router.ports import ClientGone, Clock, Exchange, Recorder
+from hivenet_router.router import arrive, identify, redirect, refuse
+from hivenet_router.router.admit import admit
+from hivenet_router.router.forward import Failed, ForwardRoom, Served
+from hivenet_router.router.hold import hold
+from hivenet_router.router.place import PlacingRoom
+from hivenet_router.router.refuse import Refusal
+from hivenet_router.router.settle import SettlingRoom, Visit
+from hivenet_router.router.stages import Admitted
+
+log = structlog.get_logger("router")
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """The rooms, and what the walk itself needs."""
+
+    placing: PlacingRoom
+    forwarding: ForwardRoom
+    settling: SettlingRoom
+    clock: Clock
+    recorder: Recorder
+    request_timeout_s: float
+    tries_per_step_max: int
+
+
+async def walk(exchange: Exchange, path: InferencePath, house: House) -> int:
+    """Lead one inference request from the door to its last byte; the status it is counted with."""
+    visit = Visit(exchange.arrived.request_id)
+    try:
+        request = arrive.read(exchange, path, request_timeout_s=house.request_timeout_s, now=house.clock.now())
+        visit.model = request.model
+        visitor = identify.identify(request)
+        visit.tenant = visitor.caller.tenant
+        visitor = redirect.redirect(visitor)
+        visitor = await hold(visitor)
+        with admit(visitor) as admitted:
+            visit.served = await _serve(admitted, visit, house)
+            visit.finished = visit.served.finished
+    except Refusal as refusal:
+        visit.refusal = refusal
+        visit.finished = await refuse.answer(exchange, refusal, path.dialect)
+    except ClientGone:
+        visit.finished = exchange.finished
+    except Exception:
+        log.exception("request_failed", request_id=visit.request_id, path=path.path)
+        visit.refusal = refuse.refuse(ErrorCode.BACKEND_ERROR, "the router failed on this request", status=500)
+        visit.finished = await refuse.answer(exchange, visit.refusal, path.dialect)
+    finally:
+        status = house.settling.settle(visit, exchange.arrived.age_s)
+    return status
+
+
+async def _serve(admitted: Admitted, visit: Visit, house: House) -> Served:
+    """Place and forward until an agent has answered.
+
+    Raises: Refusal when nobody can, or the last thing said is final; ClientGone.
+    """
+    attempts, number = Attempts(tries_max=house.tries_per_step_max), None
+    while True:
+        with await house.placing.place(admitted, attempts, earlier=number) as placed:
+            attempts, number, visit.agent = placed.attempts, placed.number, placed.agent
+            result = await house.forwarding.forward(admitted, placed)
+            if isinstance(result, Served):
+                return result
+            # Before the slot is free again, so that whoever is woken by it knows how the agent did.
+            house.settling.attempt_failed(placed.agent, visit.tenant, result)
+        attempts = _next(attempts, result, placed.agent)
+
+
+def _next(attempts: Attempts, failed: Failed, agent: Agent) -> Attempts:
+    """What is left to try after a failed attempt.
+
+    Raises: Refusal when nothing is.
+    """
+    match attempts.after(failed.failure, agent.peer):
+        case TryAnother(rest) | RetrySameFree(rest):
+            return rest
+        case StepSpent(spent):
+            said = spent.final(reason(ErrorCode.NO_AGENTS_AVAILABLE, "every attempt failed"))
+            raise Refusal(said, exhausted_by="max_tries exhausted")
+        case GiveUp(error):
+            raise Refusal(error)

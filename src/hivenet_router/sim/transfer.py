@@ -1,0 +1,152 @@
+"""How do tokens become the bytes of a running stream?
+
+Each time the engine has moved, all tokens that are due go out in one write. A client that reads slowly holds back the
+writing, not the engine: text is made when it is sent, so nothing piles up. Invariant: events leave whole and in order
+up to the cut that a fault sets. The socket is `outlet`'s, the events are the shape's.
+"""
+
+import asyncio
+import math
+import time
+from typing import Final, Protocol
+
+from hivenet_router.sim.engine import Job, Phase
+from hivenet_router.sim.faults import Fault
+from hivenet_router.sim.framing import BodyEncoder
+from hivenet_router.sim.ledger import RecordedRequest
+from hivenet_router.sim.outlet import CutReachedError, End, Outlet
+from hivenet_router.sim.pacer import Pacer
+
+PIECES_PER_WRITE_MAX: Final = 64
+COMMENT: Final = b": keep-alive\n\n"
+_UNBORN: Final = frozenset({Phase.NEW, Phase.WAITING, Phase.PREFILL})
+
+
+class Shape(Protocol):
+    """An answer in one dialect. `total` is the number of its pieces."""
+
+    total: int
+
+    def body(self) -> bytes:
+        """The buffered form."""
+
+    def opening(self) -> list[bytes]:
+        """Events before the first piece."""
+
+    def piece(self, number: int) -> bytes:
+        """The event of one piece."""
+
+    def closing(self) -> list[bytes]:
+        """Events after the last piece."""
+
+
+class StreamTransfer:
+    """Sends one answer as a stream; `ended` says how the connection goes on."""
+
+    def __init__(
+        self,
+        *,
+        outlet: Outlet,
+        record: RecordedRequest,
+        head: bytes,
+        encoder: BodyEncoder,
+        shape: Shape,
+        fault: Fault,
+        stamp: bool,
+        closes: bool,
+    ) -> None:
+        self._outlet, self._record, self._encoder, self._shape = outlet, record, encoder, shape
+        self._fault, self._stamp, self._closes = fault, stamp, closes
+        self._head = head
+        self._opened = False
+        self._closed = False
+        self._sent = 0
+        self._stall: asyncio.TimerHandle | None = None
+        self._job: Job | None = None
+        cuts = ((fault.reset_after_chunks, End.RESET), (fault.close_after_chunks, End.CUT))
+        given = [(at, end) for at, end in cuts if at is not None and at <= shape.total]
+        self._cut_at: int | None = None
+        self._cut_end = End.KEEP
+        if given:
+            self._cut_at, self._cut_end = min(given, key=lambda cut: cut[0])
+        self.ended: asyncio.Future[End] = asyncio.get_running_loop().create_future()
+
+    async def run(self, pacer: Pacer, job: Job) -> End:
+        """Send the answer at the engine's pace.
+
+        Raises: EngineFullError, before anything is sent.
+        """
+        self._job = job
+        with pacer.running(job, lambda: self._advance(pacer)):
+            self._outlet.on_room = lambda: self._advance(pacer)
+            try:
+                if not self._fault.late_head:
+                    self._try_push(self._opening_bytes())
+                return await self.ended
+            finally:
+                self._outlet.on_room = None
+                if self._stall is not None:
+                    self._stall.cancel()
+
+    def _advance(self, pacer: Pacer) -> None:
+        job = self._job
+        if job is None or self.ended.done() or (not self._opened and job.phase in _UNBORN):
+            return
+        while not (self.ended.done() or self._closed or self._outlet.paused):
+            data = self._next_write(job)
+            if not data:
+                break
+            self._try_push(data)
+        if not self.ended.done():
+            if self._closed:
+                self.ended.set_result(self._whole_end())
+            elif self._sent == self._cut_at and not self._outlet.paused:
+                self.ended.set_result(self._cut_end)
+        if job.phase is Phase.HELD and self._stall is None and self._fault.stall_s < math.inf:
+            self._stall = asyncio.get_running_loop().call_later(self._fault.stall_s, pacer.resume, job)
+
+    def _try_push(self, data: bytes) -> None:
+        try:
+            self._outlet.write(data)
+        except CutReachedError as cut:
+            if not self.ended.done():
+                self.ended.set_result(cut.end)
+
+    def _opening_bytes(self) -> bytes:
+        """The head, once, with a comment behind it if comments are wanted."""
+        head, self._head = self._head, b""
+        return head + self._encoder.encode(COMMENT) if head and self._fault.comments else head
+
+    def _next_write(self, job: Job) -> bytes:
+        """All that is due, in one piece; empty if nothing is."""
+        parts: list[bytes] = []
+        total = self._shape.total
+        if not self._opened:
+            self._opened = True
+            parts.append(self._opening_bytes())
+            parts += [self._encoded(event) for event in self._shape.opening()]
+        ready = min(job.generated * job.choices, total if self._cut_at is None else self._cut_at)
+        stop = min(ready, self._sent + PIECES_PER_WRITE_MAX)
+        parts += [self._encoded(self._shape.piece(number)) for number in range(self._sent, stop)]
+        self._sent = self._record.chunks = stop
+        if job.is_ended and self._sent == total and self._cut_at is None:
+            parts += [self._encoded(event) for event in self._shape.closing()]
+            parts.append(self._final_bytes())
+            self._closed = True
+        return b"".join(parts)
+
+    def _whole_end(self) -> End:
+        if self._fault.truncate_body:
+            return End.CUT
+        return End.CLOSE if self._closes else End.KEEP
+
+    def _final_bytes(self) -> bytes:
+        if self._fault.truncate_body:
+            return b"%x\r\n" % self._fault.truncate_body
+        return self._encoder.finish()
+
+    def _encoded(self, event: bytes) -> bytes:
+        if self._stamp and event.endswith(b"}"):
+            event = b'%b,"sim_ns":%d}' % (event[:-1], time.time_ns())
+        event += b"\n\n"
+        return self._encoder.encode(COMMENT + event if self._fault.comments else event)

@@ -1,0 +1,225 @@
+"""What a registered session says and when, and what ends it, on a virtual clock."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+from tests.agent.running import agent_of
+from tests.fakes.agent_world import FakeRouter, peer_id
+
+from hivenet_router.agent.world import SessionFailed
+from hivenet_router.names.paths import HEARTBEAT, REGISTER, ROUTING_SIGNALS
+from hivenet_router.ports import Reply
+from hivenet_router.wire.agent_protocol import EngineSnapshot, HardwareSnapshot, decode_signals
+
+pytestmark = pytest.mark.looptime
+
+A = "router-a:50051"
+B = "router-b:50051"
+
+
+def router(number: int = 1) -> FakeRouter:
+    return FakeRouter(peer_id(number))
+
+
+async def test_heartbeats_come_at_once_and_then_at_the_interval_the_router_asked_for() -> None:
+    one = router()
+    one.heartbeat_interval_s = 3
+    async with agent_of({A: one}):
+        await asyncio.sleep(10)
+    assert one.beat_times == [0.0, 3.0, 6.0, 9.0]
+    _, first = one.heartbeats[0]
+    assert (first.session_token, first.backend_healthy) == ("token-1", True)
+    assert first.connected_routers == (one.peer_id,)
+    assert (first.inflight_total, first.slots_total) == (None, None)
+
+
+@pytest.mark.parametrize("answer", [Reply(401, b"expired\n"), Reply(404, b"agent not found\n"), Reply(204, b"")])
+async def test_a_heartbeat_not_answered_200_ends_the_session_and_another_begins(answer: Reply) -> None:
+    one = router()
+    with capture_logs() as lines:
+        async with agent_of({A: one}):
+            await asyncio.sleep(9)
+            one.answers[HEARTBEAT] = answer
+            await asyncio.sleep(1.2)
+            one.answers.clear()
+            await asyncio.sleep(2)
+    assert one.asked_at == [0.0, 10.5]
+    lost = next(line for line in lines if line["event"] == "session_lost")
+    assert str(answer.status) in lost["why"]
+    assert lost["reconnect_in_s"] == 0.5
+
+
+async def test_a_heartbeat_without_an_answer_ends_the_session_after_five_seconds() -> None:
+    one = router()
+    async with agent_of({A: one}):
+        await asyncio.sleep(9)
+        one.hangs_at = HEARTBEAT
+        await asyncio.sleep(5.9)
+        assert len(one.asked_at) == 1
+        assert one.closes == 0
+        await asyncio.sleep(1)
+    assert one.asked_at == [0.0, 15.5]
+
+
+async def test_a_lost_link_is_dialled_again_at_once_and_the_session_goes_on() -> None:
+    one = router()
+    with capture_logs() as lines:
+        async with agent_of({A: one}) as agent:
+            await asyncio.sleep(7)
+            agent.link_down(one)
+            await asyncio.sleep(4)
+    assert [at for at, _ in one.dials] == [0.0, 7.0]
+    assert len(one.registrations) == len(one.asked_at) == 1
+    # The router takes the agent back into routing at the next heartbeat, so that comes at once.
+    assert one.beat_times == [0.0, 5.0, 7.0]
+    assert [line["event"] for line in lines if line["event"].startswith("link_")] == ["link_lost", "link_restored"]
+
+
+async def test_a_link_that_cannot_be_had_again_ends_the_session() -> None:
+    one = router()
+    with capture_logs() as lines:
+        async with agent_of({A: one}) as agent:
+            await asyncio.sleep(7)
+            one.refuses_dial = "Connection refused"
+            agent.link_down(one)
+            await asyncio.sleep(0.4)
+            assert not agent.session.is_registered
+            one.refuses_dial = ""
+            await asyncio.sleep(1)
+    assert one.asked_at == [0.0, 7.5]
+    lost = next(line for line in lines if line["event"] == "session_lost")
+    assert "the peer closed the connection" in lost["why"]
+    assert "Connection refused" in lost["why"]
+
+
+async def test_while_the_link_is_away_no_heartbeat_is_tried() -> None:
+    one = router()
+    async with agent_of({A: one}) as agent:
+        await asyncio.sleep(7)
+        one.hangs_at = "dial"
+        agent.link_down(one)
+        await asyncio.sleep(20)
+    assert one.beat_times == [0.0, 5.0]
+
+
+async def test_a_heartbeat_that_cannot_be_sent_gets_one_new_link() -> None:
+    one = router()
+    async with agent_of({A: one}):
+        await asyncio.sleep(9)
+        one.cannot_post = "no link"
+        await asyncio.sleep(1.2)
+        one.cannot_post = ""
+        await asyncio.sleep(1)
+    assert [at for at, _ in one.dials] == [0.0, 10.0, 10.5]
+    assert one.beat_times == [0.0, 5.0, 10.0, 10.0, 10.5]
+    assert one.asked_at == [0.0, 10.5]
+
+
+async def test_the_loss_of_a_link_to_somebody_else_is_nothing_to_a_session() -> None:
+    one = router()
+    async with agent_of({A: one}) as agent:
+        await asyncio.sleep(1)
+        agent.link_down(router(9))
+        await asyncio.sleep(1)
+    assert len(one.dials) == 1
+
+
+async def test_a_session_is_renewed_five_minutes_before_its_end_and_the_token_changes_after_the_registration() -> None:
+    one = router()
+    one.session_ttl_s = 360
+    async with agent_of({A: one}):
+        await asyncio.sleep(62)
+        one.hangs_at = REGISTER
+        await asyncio.sleep(76)
+    assert one.asked_at == [0.0, 60.0, 120.0]
+    assert [at for at, _ in one.dials] == [0.0]
+    tokens = {round(at): each.session_token for at, each in one.heartbeats}
+    assert (tokens[55], tokens[65]) == ("token-1", "token-2")
+    # The third token was never taken by the router.
+    assert tokens[135] == "token-2"
+
+
+async def test_a_renewal_that_fails_is_tried_every_half_minute_while_the_old_token_works() -> None:
+    one = router()
+    one.session_ttl_s = 360
+    with capture_logs() as lines:
+        async with agent_of({A: one}) as agent:
+            await asyncio.sleep(59)
+            one.refuses = SessionFailed("refused", "the clocks")
+            await asyncio.sleep(72)
+            assert agent.session.is_registered
+            one.refuses = None
+            await asyncio.sleep(30)
+    assert one.asked_at == [0.0, 60.0, 90.0, 120.0, 150.0]
+    assert {each.session_token for at, each in one.heartbeats if at < 150} == {"token-1"}
+    assert one.heartbeats[-1][1].session_token == "token-5"
+    told = [line for line in lines if line["event"] == "renewal_failed"]
+    assert [(line["why"], line["check"]) for line in told] == [("refused", "the clocks")]
+
+
+async def test_a_renewal_that_reaches_another_router_ends_the_session() -> None:
+    one = router()
+    one.session_ttl_s = 360
+    async with agent_of({A: one}) as agent:
+        await asyncio.sleep(59)
+        other = agent.network.routers[A] = router(2)
+        agent.network.routers["gone"] = one
+        await asyncio.sleep(3)
+        assert agent.session.is_registered
+    assert [at for at, _ in other.registrations] == [60.5]
+    assert one.closes == 1
+
+
+async def test_a_backend_that_fails_three_probes_is_reported_at_once_and_so_is_its_return() -> None:
+    one = router()
+    one.heartbeat_interval_s = 60
+    async with agent_of({A: one}) as agent:
+        await asyncio.sleep(1)
+        agent.engine.status = 503
+        await asyncio.sleep(6)
+        assert [(at, each.backend_healthy) for at, each in one.heartbeats] == [(0.0, True), (6.0, False)]
+        agent.engine.status = 200
+        await asyncio.sleep(5)
+    assert [(at, each.backend_healthy) for at, each in one.heartbeats][2:] == [(11.0, True)]
+
+
+async def test_a_router_hears_at_once_that_another_is_connected_or_gone() -> None:
+    one, two = router(1), router(2)
+    one.heartbeat_interval_s = 60
+    two.refuses = SessionFailed("down")
+    async with agent_of({A: one, B: two}):
+        await asyncio.sleep(1)
+        two.refuses = None
+        await asyncio.sleep(1)
+        two.answers[HEARTBEAT] = Reply(404, b"")
+        two.refuses = SessionFailed("down")
+        await asyncio.sleep(8)
+    both = tuple(sorted((one.peer_id, two.peer_id)))
+    assert [each.connected_routers for _, each in one.heartbeats] == [(one.peer_id,), both, (one.peer_id,)]
+
+
+async def test_signals_are_pushed_once_there_is_something_to_say() -> None:
+    one = router()
+    async with agent_of({A: one}) as agent:
+        await asyncio.sleep(2.1)
+        assert not one.signals
+        agent.reports.engine = EngineSnapshot(running_requests=3.0)
+        await asyncio.sleep(1)
+    assert [at for at, _ in one.signals] == [2.5, 3.0]
+    said = decode_signals(one.signals[0][1])
+    assert said.session_token == "token-1"
+    assert said.backend_metrics == EngineSnapshot(running_requests=3.0)
+    assert said.hardware is None
+
+
+async def test_signals_that_fail_cost_nothing() -> None:
+    one = router()
+    async with agent_of({A: one}) as agent:
+        agent.reports.hardware = HardwareSnapshot(timestamp=1)
+        one.answers[ROUTING_SIGNALS] = Reply(404, b"")
+        await asyncio.sleep(5)
+        one.hangs_at = ROUTING_SIGNALS
+        await asyncio.sleep(20)
+        assert agent.session.is_registered
+    assert len(one.asked_at) == 1

@@ -1,0 +1,123 @@
+"""Log lines as text and as JSON, levels, and what never stands in them."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from hivenet_router.adapters.log import HIDDEN, set_up_logs
+from hivenet_router.config import Secret
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(False)
+    structlog.reset_defaults()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def lines(stream: io.StringIO) -> list[str]:
+    return stream.getvalue().splitlines()
+
+
+def test_a_text_line_has_time_level_logger_event_and_fields_apart_by_tabs() -> None:
+    out = io.StringIO()
+    set_up_logs("info", {}, "auto", to=out)
+    structlog.get_logger("agent").warning("session_lost", router="r:1", why="no answer", in_s=0.50001)
+    (line,) = lines(out)
+    moment, level, logger, event, fields = line.split("\t")
+    assert moment.endswith("Z")
+    assert (level, logger, event) == ("WARN", "agent", "session_lost")
+    assert fields == 'router=r:1 why="no answer" in_s=0.50001'
+
+
+def test_a_json_line_begins_with_the_keys_that_every_line_has() -> None:
+    out = io.StringIO()
+    set_up_logs("info", {}, "json", to=out)
+    structlog.get_logger("router").error("lost", agents=3)
+    line = json.loads(out.getvalue())
+    assert list(line) == ["level", "ts", "logger", "msg", "agents"]
+    assert (line["level"], line["logger"], line["msg"], line["agents"]) == ("error", "router", "lost", 3)
+
+
+def test_colour_comes_on_a_terminal_or_on_demand_only() -> None:
+    for how, out, is_coloured in (
+        ("auto", io.StringIO(), False),
+        ("auto", Terminal(), True),
+        ("color", io.StringIO(), True),
+        ("nocolor", Terminal(), False),
+    ):
+        set_up_logs("info", {}, how, to=out)  # type: ignore[arg-type]  # the four words of the option
+        structlog.get_logger("agent").info("here")
+        assert ("\x1b[" in out.getvalue()) is is_coloured
+
+
+def test_levels_hold_for_all_of_ours_and_for_single_loggers() -> None:
+    out = io.StringIO()
+    set_up_logs("warn", {"policy": "debug", "some.library": "error"}, "json", to=out)
+    structlog.get_logger("agent").info("unheard")
+    structlog.get_logger("agent").warning("heard")
+    structlog.get_logger("policy").debug("heard in detail")
+    logging.getLogger("some.library").warning("unheard")
+    assert [json.loads(line)["msg"] for line in lines(out)] == ["heard", "heard in detail"]
+
+
+def test_libraries_are_heard_from_warning_up_even_while_ours_speak_in_detail() -> None:
+    out = io.StringIO()
+    set_up_logs("debug", {}, "json", to=out)
+    logging.getLogger("hpack").info("frame %d", 1)
+    logging.getLogger("grpclib").warning("frame %d", 2)
+    (line,) = lines(out)
+    said = json.loads(line)
+    assert (said["level"], said["logger"], said["msg"]) == ("warn", "grpclib", "frame 2")
+
+
+@pytest.mark.parametrize("how", ["json", "nocolor"])
+def test_secrets_are_not_written_under_whatever_name(how: str) -> None:
+    out = io.StringIO()
+    set_up_logs("info", {}, how, to=out)  # type: ignore[arg-type]  # two words of the option
+    structlog.get_logger("agent").info("x", session_token="abcdef", jwt=Secret(b"abcdef"), authorization="abcdef")
+    assert "abcdef" not in out.getvalue()
+    assert out.getvalue().count(HIDDEN) == 2
+
+
+@pytest.mark.parametrize("how", ["json", "nocolor"])
+def test_a_value_cannot_begin_a_line_of_its_own(how: str) -> None:
+    out = io.StringIO()
+    set_up_logs("info", {}, how, to=out)  # type: ignore[arg-type]  # two words of the option
+    structlog.get_logger("agent").info("x", why='one\ntwo\x1b[2J "quoted"')
+    assert len(lines(out)) == 1
+    assert "\x1b" not in out.getvalue()
+
+
+@pytest.mark.parametrize("how", ["json", "nocolor"])
+def test_a_traceback_of_ours_or_of_a_library_is_kept(how: str) -> None:
+    out = io.StringIO()
+    set_up_logs("info", {}, how, to=out)  # type: ignore[arg-type]  # two words of the option
+    for logger in (structlog.get_logger("agent"), logging.getLogger("asyncio")):
+        try:
+            1 / 0  # noqa: B018  # only its failure is wanted
+        except ZeroDivisionError:
+            logger.exception("failed")
+    assert out.getvalue().count("ZeroDivisionError") == 2
+    assert out.getvalue().count("Traceback") == 2
+
+
+def test_labels_bound_once_stand_on_every_line() -> None:
+    out = io.StringIO()
+    set_up_logs("info", {}, "json", to=out)
+    with structlog.contextvars.bound_contextvars(peer_id="12D3"):
+        structlog.get_logger("agent").info("x")
+    assert json.loads(out.getvalue())["peer_id"] == "12D3"

@@ -1,0 +1,344 @@
+"""What becomes of the requests that routers send, with a scripted data plane."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+
+from hivenet_router.agent.relay import NEVER_S, Relay, host_of, link_rules
+from hivenet_router.config import AgentSettings, BackendUrl, Program, parse
+from hivenet_router.ports import (
+    Arrived,
+    AttemptFailed,
+    ClientGone,
+    DataPlane,
+    Destination,
+    Digest,
+    Exchange,
+    FailureKind,
+    Fields,
+    Finished,
+    ForwardPlan,
+    Head,
+    HttpServer,
+)
+
+MOUNT = "/hivenet_router/inference/1.0.0"
+CHAT = f"{MOUNT}/v1/chat/completions"
+ROUTER = "12D3KooWRouter"
+BACKEND = HttpServer("backend", 8000)
+
+
+def settings(*flags: str) -> AgentSettings:
+    parsed = parse(Program.AGENT, flags, {"HIVENET_ROUTER_JWT_SECRET": "s" * 32})
+    assert isinstance(parsed, AgentSettings)
+    return parsed
+
+
+@dataclass
+class Request:
+    """A `ports.Arrived` by its fields."""
+
+    path: str
+    method: str = "POST"
+    query: str = ""
+    peer: str | None = ROUTER
+    problem: str | None = None
+    headers: dict[str, bytes] = field(default_factory=dict)
+    listener: str = "links"
+    client: str = "/ip4/192.0.2.1/tcp/9000"
+    request_id: str = "id"
+    age_s: float = 0.0
+    digest: Digest | None = None
+    digest_error: str | None = None
+    aborts: int = 0
+
+    def body(self) -> bytes:
+        return b"{}"
+
+    def field(self, name: str) -> bytes | None:
+        return self.headers.get(name)
+
+    def fields(self) -> Fields:
+        return [(name.encode(), value) for name, value in self.headers.items()]
+
+    def abort(self) -> bool:
+        self.aborts += 1
+        return True
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A `ports.Finished`."""
+
+    outcome: str = "responded"
+    status: int = 200
+    usage: None = None
+    first_byte_s: float = 0.0
+
+
+class ScriptedExchange:
+    """Fails or not as it was told to, and keeps what was answered and forwarded."""
+
+    def __init__(self, arrived: Request, ends: Exception | None = None) -> None:
+        self.arrived: Arrived = arrived
+        self.finished: Finished | None = None
+        self.ends = ends
+        self.answer: tuple[int, dict[bytes, bytes], bytes] | None = None
+        self.forwards: list[tuple[Destination, bytes, ForwardPlan, float]] = []
+
+    async def forward(
+        self,
+        to: Destination,
+        target: bytes,
+        plan: ForwardPlan,
+        *,
+        within_s: float,
+        on_head: Callable[[Head], None],
+        reply_fields: Sequence[tuple[bytes, bytes]] = (),
+        body: bytes | None = None,
+    ) -> Finished:
+        self.forwards.append((to, target, plan, within_s))
+        return await self.outcome()
+
+    async def outcome(self) -> Finished:
+        await asyncio.sleep(0)
+        if self.ends is not None:
+            raise self.ends
+        return Ended("answered")
+
+    async def respond(self, status: int, fields: Fields, body: bytes) -> Finished:
+        self.answer = (status, dict(fields), body)
+        return Ended(status=status)
+
+    async def until(self, something: object) -> None:
+        raise AssertionError("an agent waits for nothing else")
+
+    @property
+    def error(self) -> dict[str, str]:
+        assert self.answer is not None
+        assert self.answer[1][b"content-type"] == b"application/json"
+        return cast("dict[str, str]", json.loads(self.answer[2])["error"])
+
+
+class StandingRules:
+    """The one thing a relay asks of the plane."""
+
+    def __init__(self) -> None:
+        self.rules: list[tuple[bytes, Destination, ForwardPlan, int]] = []
+
+    def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int) -> None:
+        self.rules.append((prefix, to, plan, cut))
+
+
+def outcome_of(exchange: Exchange) -> Awaitable[Finished]:
+    assert isinstance(exchange, ScriptedExchange)
+    return exchange.outcome()
+
+
+def relay_of(plane: StandingRules, *flags: str, routers: tuple[str, ...] = (ROUTER,)) -> Relay:
+    # Of the plane only its standing rules are used.
+    whole = cast("DataPlane", plane)
+    return Relay(whole, BACKEND, settings(*flags), is_router=routers.__contains__, standing_outcome=outcome_of)
+
+
+async def led(relay: Relay, exchange: ScriptedExchange) -> ScriptedExchange:
+    running = asyncio.create_task(relay.run())
+    await asyncio.sleep(0)
+    relay.arrival(exchange)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
+    return exchange
+
+
+def test_without_a_listener_inference_is_relayed_by_standing_rules_and_chat_is_judged() -> None:
+    plane = StandingRules()
+    relay_of(plane, "--backend-url=http://engine:8000/base", "--http-timeout=120s")
+    (chat, others) = plane.rules
+    assert (chat[0], others[0]) == (CHAT.encode(), f"{MOUNT}/v1/".encode())
+    assert chat[1] is others[1] is BACKEND
+    assert (chat[3], others[3]) == (len(MOUNT), len(MOUNT))
+    assert (chat[2].relay_any_status, others[2].relay_any_status) == (False, True)
+    for _, _, plan, _ in plane.rules:
+        assert (plan.host, plan.path_prefix) == (b"engine:8000", b"/base")
+        assert plan.set_fields == ((b"accept-encoding", b"identity"),)
+        assert (plan.idle_s, plan.total_s, plan.buffered_bytes_max) == (60.0, None, 256 << 10)
+        assert not any(plan.break_events)
+
+
+@pytest.mark.parametrize("flags", [("--p2p-listen-port=0",), ("--http-timeout=5s",), ("--http-timeout=0s",)])
+def test_what_a_standing_rule_cannot_know_is_decided_for_each_request(flags: tuple[str, ...]) -> None:
+    plane = StandingRules()
+    relay_of(plane, *flags)
+    assert not plane.rules
+
+
+def test_a_limit_that_is_off_is_a_very_long_one() -> None:
+    plane = StandingRules()
+    relay_of(plane, "--stream-idle-timeout=0s")
+    assert {plan.idle_s for _, _, plan, _ in plane.rules} == {NEVER_S}
+    assert link_rules(settings("--stream-write-timeout=0s")).write_within_s == NEVER_S
+    assert link_rules(settings("--stream-write-timeout=7s")).write_within_s == 7
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        (BackendUrl("http", "engine", 80), "engine"),
+        (BackendUrl("http", "engine", 8000), "engine:8000"),
+        (BackendUrl("http", "::1", 8000), "[::1]:8000"),
+    ],
+)
+def test_the_backend_is_told_its_own_host(url: BackendUrl, host: str) -> None:
+    assert host_of(url) == host
+
+
+async def test_with_a_listener_a_router_is_served_and_a_stranger_is_not() -> None:
+    relay = relay_of(StandingRules(), "--p2p-listen-port=0", "--http-timeout=9s")
+    served = await led(relay, ScriptedExchange(Request(CHAT, query="a=1")))
+    assert [(to, target, within_s) for to, target, _, within_s in served.forwards] == [
+        (BACKEND, b"/v1/chat/completions?a=1", 9.0)
+    ]
+    assert served.answer is None
+    for path in (CHAT, f"{MOUNT}/health"):
+        refused = await led(relay, ScriptedExchange(Request(path, peer="12D3KooWStranger")))
+        assert not refused.forwards
+        assert refused.answer is not None
+        assert refused.answer[0] == 403
+
+
+@pytest.mark.parametrize("flags", [(), ("--p2p-listen-port=0",)])
+@pytest.mark.parametrize(
+    ("kind", "status", "code"),
+    [
+        ("connect", 503, "backend_unavailable"),
+        ("reset", 503, "backend_unavailable"),
+        ("timeout", 503, "backend_unavailable"),
+        ("truncated", 503, "backend_unavailable"),
+        ("malformed", 502, "backend_error"),
+    ],
+)
+async def test_a_backend_that_fails_is_blamed_in_an_error_body(
+    flags: tuple[str, ...], kind: FailureKind, status: int, code: str
+) -> None:
+    failed = AttemptFailed(kind, "10.0.0.5:8000 said nothing")
+    exchange = await led(relay_of(StandingRules(), *flags), ScriptedExchange(Request(CHAT), failed))
+    assert exchange.answer is not None
+    assert exchange.answer[0] == status
+    assert (exchange.error["code"], exchange.error["source"]) == (code, "backend")
+    # A client may read this; where the backend lives is not its business.
+    assert "10.0.0.5" not in exchange.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "answered", "code", "message"),
+    [
+        (
+            400,
+            b'{"error":{"message":"bad <tag>","type":"invalid_request_error"}}',
+            400,
+            "invalid_parameter",
+            "bad <tag>",
+        ),
+        (
+            400,
+            b'{"message":"maximum context length is 5"}',
+            400,
+            "context_length_exceeded",
+            "maximum context length is 5",
+        ),
+        (429, b"busy", 503, "backend_unavailable", "busy"),
+        (500, b"", 502, "backend_error", "the backend answered with HTTP status 500"),
+        (204, b"", 502, "backend_error", "the backend answered with HTTP status 204"),
+    ],
+)
+async def test_a_chat_answer_other_than_200_becomes_a_structured_error(
+    status: int, body: bytes, answered: int, code: str, message: str
+) -> None:
+    failed = AttemptFailed("status", status=status, fields=[(b"Retry-After", b"7")], body=body)
+    exchange = await led(relay_of(StandingRules()), ScriptedExchange(Request(CHAT), failed))
+    assert exchange.answer is not None
+    assert (exchange.answer[0], exchange.answer[1][b"retry-after"]) == (answered, b"7")
+    assert exchange.error == {"code": code, "message": message, "source": "backend"}
+    assert b"<" not in exchange.answer[2]
+
+
+@pytest.mark.parametrize(("problem", "status"), [("too_large", 413), ("incomplete", 400), ("slow", 400)])
+async def test_a_body_that_is_not_there_is_refused_unforwarded(problem: str, status: int) -> None:
+    exchange = await led(relay_of(StandingRules()), ScriptedExchange(Request(CHAT, problem=problem)))
+    assert exchange.answer is not None
+    assert exchange.answer[0] == status
+    assert (exchange.error["code"], exchange.error["source"]) == ("request_invalid", "router")
+    assert not exchange.forwards
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{MOUNT}/metrics",
+        f"{MOUNT}/v1",
+        f"{MOUNT}",
+        f"{MOUNT}v1/models",
+        "/v1/chat/completions",
+        "/.well-known/libp2p",
+        "/",
+    ],
+)
+@pytest.mark.parametrize("flags", [(), ("--p2p-listen-port=0",)])
+async def test_nothing_outside_v1_reaches_the_backend(path: str, flags: tuple[str, ...]) -> None:
+    exchange = await led(relay_of(StandingRules(), *flags), ScriptedExchange(Request(path)))
+    assert not exchange.forwards
+    assert exchange.answer is not None
+    assert (exchange.answer[0], exchange.answer[2]) == (404, b"404 page not found\n")
+
+
+async def test_a_path_that_climbs_out_of_v1_does_not_reach_the_backend() -> None:
+    relay = relay_of(StandingRules(), "--p2p-listen-port=0")
+    exchange = await led(relay, ScriptedExchange(Request(f"{MOUNT}/v1/../metrics")))
+    assert not exchange.forwards
+
+
+async def test_health_is_the_agents_own() -> None:
+    exchange = await led(relay_of(StandingRules()), ScriptedExchange(Request(f"{MOUNT}/health", method="GET")))
+    assert exchange.answer is not None
+    assert (exchange.answer[0], exchange.answer[2]) == (200, b"ok")
+
+
+@pytest.mark.parametrize(
+    ("method", "accept", "status"),
+    [
+        ("GET", None, 200),
+        ("GET", b"application/json", 200),
+        ("GET", b"text/html, */*;q=0.1", 200),
+        ("GET", b"text/html", 406),
+        ("POST", b"application/json", 405),
+    ],
+)
+async def test_the_protocol_map_is_told_to_those_who_take_json(method: str, accept: bytes | None, status: int) -> None:
+    headers = {} if accept is None else {"accept": accept}
+    request = Request("/.well-known/libp2p/protocols", method=method, headers=headers)
+    exchange = await led(relay_of(StandingRules()), ScriptedExchange(request))
+    assert exchange.answer is not None
+    assert exchange.answer[0] == status
+    if status == 200:
+        assert json.loads(exchange.answer[2]) == {MOUNT: {"path": f"{MOUNT}/"}}
+
+
+async def test_a_router_that_left_and_a_fault_of_ours_end_that_exchange_only() -> None:
+    relay = relay_of(StandingRules())
+    left = await led(relay, ScriptedExchange(Request(CHAT), ClientGone()))
+    assert left.answer is None
+    broken = await led(relay, ScriptedExchange(Request(CHAT), ZeroDivisionError()))
+    assert cast("Request", broken.arrived).aborts == 1
+    assert (await led(relay, ScriptedExchange(Request(f"{MOUNT}/health")))).answer is not None
+
+
+async def test_before_it_runs_nothing_is_kept_waiting() -> None:
+    exchange = ScriptedExchange(Request(CHAT))
+    relay_of(StandingRules()).arrival(exchange)
+    assert cast("Request", exchange.arrived).aborts == 1

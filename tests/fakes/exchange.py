@@ -1,7 +1,7 @@
 """Exchanges without bytes: what a client sends is a value, what an agent does is a script, time is the loop's.
 
-The semantics are those of `adapters/plane.py`: exactly one end each, a command to an exchange that is over does nothing,
-and until the first byte of an answer another attempt can be made.
+The semantics are those of `adapters/plane.py`: exactly one end each, a command to an exchange that is over does
+nothing, and until the first byte of an answer another attempt can be made.
 """
 
 import asyncio

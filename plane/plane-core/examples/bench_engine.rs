@@ -27,7 +27,7 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use answers::{EVENT_END, STREAM_HEAD, StampedEvent, Wanted, unary_answer, whole};
+use answers::{EVENT_END, StampedEvent, Wanted, stream_head, unary_answer, whole};
 use args::Args;
 use bytes::{Buf, BytesMut};
 use chunked::Chunked;
@@ -110,12 +110,13 @@ struct Connection {
     body: Vec<u8>,
     out: Vec<u8>,
     streamed: memchr::memmem::Finder<'static>,
-    unary: (usize, Vec<u8>),
+    /// The last whole answer, with the size and the keeping it was made for.
+    unary: ((usize, bool), Vec<u8>),
 }
 
 impl Connection {
     fn new(stream: TcpStream, model: String) -> Self {
-        let unary = (usize::MAX, Vec::new());
+        let unary = ((usize::MAX, true), Vec::new());
         let streamed = memchr::memmem::Finder::new(br#""stream""#);
         let (input, body, out) = (BytesMut::new(), Vec::new(), Vec::new());
         Self {
@@ -195,11 +196,11 @@ impl Connection {
 
     async fn answer(&mut self, asked: &Asked) -> io::Result<()> {
         match asked.path {
-            Path::Chat if self.wants_stream() => self.stream_answer(asked.wanted).await,
+            Path::Chat if self.wants_stream() => self.stream_answer(asked).await,
             Path::Chat => {
-                if self.unary.0 != asked.wanted.body_bytes {
-                    let answer = unary_answer(&self.model, asked.wanted.body_bytes);
-                    self.unary = (asked.wanted.body_bytes, answer);
+                let wanted = (asked.wanted.body_bytes, asked.keep);
+                if self.unary.0 != wanted {
+                    self.unary = (wanted, unary_answer(&self.model, wanted.0, wanted.1));
                 }
                 self.stream.write_all(&self.unary.1).await
             }
@@ -208,13 +209,17 @@ impl Connection {
                     r#"{{"object":"list","data":[{{"id":"{}","object":"model","created":0,"owned_by":"bench"}}]}}"#,
                     self.model
                 );
-                self.stream
-                    .write_all(&whole("200 OK", list.as_bytes()))
-                    .await
+                self.write_whole("200 OK", list.as_bytes(), asked).await
             }
-            Path::Health => self.stream.write_all(&whole("200 OK", b"{}")).await,
-            Path::Unknown => self.stream.write_all(&whole("404 Not Found", b"{}")).await,
+            Path::Health => self.write_whole("200 OK", b"{}", asked).await,
+            Path::Unknown => self.write_whole("404 Not Found", b"{}", asked).await,
         }
+    }
+
+    async fn write_whole(&mut self, status: &str, body: &[u8], asked: &Asked) -> io::Result<()> {
+        self.stream
+            .write_all(&whole(status, body, asked.keep))
+            .await
     }
 
     /// True when the body says `"stream": true`, with any white space.
@@ -227,10 +232,11 @@ impl Connection {
         })
     }
 
-    async fn stream_answer(&mut self, wanted: Wanted) -> io::Result<()> {
+    async fn stream_answer(&mut self, asked: &Asked) -> io::Result<()> {
+        let wanted = asked.wanted;
         let event = StampedEvent::new(&self.model, wanted.chunk_bytes);
         self.out.clear();
-        self.out.extend_from_slice(STREAM_HEAD);
+        self.out.extend_from_slice(&stream_head(asked.keep));
         if wanted.interval_us == 0 {
             self.write_at_once(&event, wanted.chunks).await?;
         } else {

@@ -39,9 +39,14 @@ impl Wanted {
 }
 
 /// Opens a streamed answer.
-pub const STREAM_HEAD: &[u8] =
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n\
-    Transfer-Encoding: chunked\r\n\r\n";
+pub fn stream_head(keep: bool) -> Vec<u8> {
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n\
+         Transfer-Encoding: chunked\r\n{}\r\n",
+        closing(keep)
+    )
+    .into_bytes()
+}
 
 /// Closes it: the usage, the end mark, and the end of the chunked body.
 pub const EVENT_END: &[u8] = b"94\r\ndata: {\"id\":\"bench\",\"object\":\"chat.completion.chunk\",\"created\":0,\
@@ -88,7 +93,7 @@ impl StampedEvent {
 }
 
 /// A whole answer, head and body, its body `body_bytes` long or what its JSON takes where that is more.
-pub fn unary_answer(model: &str, body_bytes: usize) -> Vec<u8> {
+pub fn unary_answer(model: &str, body_bytes: usize, keep: bool) -> Vec<u8> {
     let start = format!(
         "{{\"id\":\"bench\",\"object\":\"chat.completion\",\"created\":0,\"model\":\"{model}\",\"choices\":[{{\
          \"index\":0,\"message\":{{\"role\":\"assistant\",\"content\":\""
@@ -99,16 +104,22 @@ pub fn unary_answer(model: &str, body_bytes: usize) -> Vec<u8> {
     whole(
         "200 OK",
         format!("{start}{}{end}", "x".repeat(fill_bytes)).as_bytes(),
+        keep,
     )
 }
 
 /// A JSON answer with its head.
-pub fn whole(status: &str, body: &[u8]) -> Vec<u8> {
-    let size = body.len();
+pub fn whole(status: &str, body: &[u8], keep: bool) -> Vec<u8> {
+    let (size, closing) = (body.len(), closing(keep));
     let mut answer = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
+        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n{closing}\r\n"
     )
     .into_bytes();
     answer.extend_from_slice(body);
     answer
+}
+
+/// The header line that says the connection ends with this answer, where it does.
+fn closing(keep: bool) -> &'static str {
+    if keep { "" } else { "Connection: close\r\n" }
 }

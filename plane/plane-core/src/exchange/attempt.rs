@@ -8,10 +8,13 @@ use crate::{
     events::Event,
     http1::ResponseHead,
     meter,
-    upstream::{Lane, UpBody},
+    upstream::Answer,
 };
 use bytes::{Bytes, BytesMut};
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 pub(super) enum Success {
     /// The first bytes are there; the rest comes as the backend writes it.
@@ -22,158 +25,143 @@ pub(super) enum Success {
 /// How much of a refusing answer's body is kept for whoever judges it.
 const FAILURE_BODY_BYTES_MAX: usize = 64 * 1024;
 
+/// Time for that body: the status is known, and the verdict waits for no more.
+const FAILURE_BODY_WITHIN: Duration = Duration::from_secs(2);
+
 pub(super) async fn attempt(told: &Told<'_>, forward: &Forward) -> Result<Success, Box<Failure>> {
-    let begun = Instant::now();
-    let mut head_s = 0.0;
-    let way = to_first_byte(told, forward, begun, &mut head_s);
-    match tokio::time::timeout(forward.within, way).await {
-        Ok(Ok(success)) => Ok(success),
-        Ok(Err(mut failure)) => {
-            failure.head_s = head_s;
-            failure.is_link_down |= is_link_down(told, forward);
-            Err(failure)
-        }
-        Err(_) => {
-            let mut failure =
-                Failure::new(FailureKind::Timeout, "no answer within the time allowed");
-            failure.head_s = head_s;
-            failure.is_link_down = is_link_down(told, forward);
-            Err(failure)
-        }
-    }
+    let mut attempt = Attempt {
+        told,
+        forward,
+        begun: Instant::now(),
+        head_s: 0.0,
+    };
+    let result = match tokio::time::timeout(forward.within, attempt.to_first_byte()).await {
+        Ok(result) => result,
+        Err(_) => Err(Failure::new(
+            FailureKind::Timeout,
+            "no answer within the time allowed",
+        )),
+    };
+    result.map_err(|mut failure| {
+        failure.head_s = attempt.head_s;
+        failure.is_link_down = told.context.lanes.is_link_down(&forward.target);
+        failure
+    })
 }
 
-fn is_link_down(told: &Told<'_>, forward: &Forward) -> bool {
-    told.context.lanes.is_link_down(&forward.target)
-}
-
-async fn to_first_byte(
-    told: &Told<'_>,
-    forward: &Forward,
+struct Attempt<'a> {
+    told: &'a Told<'a>,
+    forward: &'a Forward,
     begun: Instant,
-    head_s: &mut f64,
-) -> Result<Success, Box<Failure>> {
-    let lane = told.context.lanes.lane(&forward.target)?;
-    let (request_head, request_body) = forward.request(told.arrival);
-    let (head, mut body) = lane.send(&request_head, &request_body).await?;
-    *head_s = begun.elapsed().as_secs_f64();
-    told.context
-        .events
-        .push_if(told.is_announced, || Event::Head {
+    /// Seconds to the response head; 0 until it is there.
+    head_s: f64,
+}
+
+impl Attempt<'_> {
+    async fn to_first_byte(&mut self) -> Result<Success, Box<Failure>> {
+        let (told, forward) = (self.told, self.forward);
+        if told.arrival.problem.is_some() && forward.body.is_none() {
+            let why = "the request's own body is not whole";
+            return Err(Failure::new(FailureKind::Truncated, why));
+        }
+        let request = forward.request(told.arrival);
+        let mut answer = told.context.lanes.send(&forward.target, &request).await?;
+        drop(request);
+        self.head_s = self.begun.elapsed().as_secs_f64();
+        let (status, is_stream) = (answer.head.status, answer.head.is_event_stream());
+        told.context.events.push_if(told.is_announced, || Event::Head {
             handle: told.arrival.handle,
             attempt: forward.attempt,
-            status: head.status,
-            seconds: *head_s,
-            is_stream: head.is_event_stream(),
+            status,
+            seconds: self.head_s,
+            is_stream,
         });
-    if head.status != 200 && !forward.spec.relay_any_status {
-        return Err(refused(head, &mut body).await);
-    }
-    if head.is_event_stream() {
-        return match body.next().await {
-            Ok(Some(first)) => Ok(start_stream(
-                told,
-                forward,
-                begun,
-                vec![first],
-                lane,
-                body,
-                head,
+        if status != 200 && !forward.spec.relay_any_status {
+            return Err(refused(answer).await);
+        }
+        if !is_stream {
+            return self.collect(answer).await;
+        }
+        match answer.body.next().await {
+            Ok(Some(first)) => Ok(self.start_stream(first, answer)),
+            Ok(None) if forward.spec.needs_end_mark => Err(Failure::new(
+                FailureKind::Truncated,
+                "the stream ended before it began",
             )),
-            Ok(None) => Ok(whole(forward, head, Bytes::new())),
+            Ok(None) => Ok(self.whole(answer.head, Bytes::new())),
             Err(broken) => Err(Failure::new(FailureKind::Truncated, broken.0)),
-        };
+        }
     }
-    collect(told, forward, begun, lane, head, body).await
-}
 
-/// Holds the answer until it is whole, or until it is too long to hold.
-async fn collect(
-    told: &Told<'_>,
-    forward: &Forward,
-    begun: Instant,
-    lane: Lane,
-    head: ResponseHead,
-    mut body: UpBody,
-) -> Result<Success, Box<Failure>> {
-    let mut pieces: Vec<Bytes> = Vec::new();
-    let mut held = 0;
-    loop {
-        match body.next().await {
-            Ok(Some(piece)) => {
-                held += piece.len();
-                pieces.push(piece);
-                if held > forward.spec.buffered_bytes_max {
-                    return Ok(start_stream(told, forward, begun, pieces, lane, body, head));
-                }
+    /// Holds the answer until it is whole, or until it is too long to hold.
+    async fn collect(&self, mut answer: Answer) -> Result<Success, Box<Failure>> {
+        let mut held = Bytes::new();
+        let mut all = BytesMut::new();
+        loop {
+            let piece = match answer.body.next().await {
+                Ok(Some(piece)) => piece,
+                Ok(None) if all.is_empty() => return Ok(self.whole(answer.head, held)),
+                Ok(None) => return Ok(self.whole(answer.head, all.freeze())),
+                Err(broken) => return Err(Failure::new(FailureKind::Truncated, broken.0)),
+            };
+            // The first piece is often the whole; others are copied together, as each one keeps a
+            // buffer of its own alive that may be far larger than the piece.
+            if all.is_empty() && held.is_empty() {
+                held = piece;
+            } else {
+                all.extend_from_slice(&std::mem::take(&mut held));
+                all.extend_from_slice(&piece);
             }
-            Ok(None) => return Ok(whole(forward, head, join(pieces, held))),
-            Err(broken) => return Err(Failure::new(FailureKind::Truncated, broken.0)),
+            if held.len() + all.len() > self.forward.spec.buffered_bytes_max {
+                let first = if all.is_empty() { held } else { all.freeze() };
+                return Ok(self.start_stream(first, answer));
+            }
         }
+    }
+
+    fn start_stream(&self, first: Bytes, answer: Answer) -> Success {
+        let spec = &self.forward.spec;
+        let start = StreamStart {
+            first,
+            is_event_stream: answer.head.is_event_stream(),
+            body: answer.body,
+            link_closed: answer.link_closed,
+        };
+        let limits = StreamLimits {
+            begun: self.begun,
+            idle: spec.idle,
+            total: spec.total,
+        };
+        let body = StreamBody::new(self.told.arrival.clone(), spec.clone(), start, limits);
+        Success::Stream(Box::new(body), answer.head)
+    }
+
+    fn whole(&self, head: ResponseHead, body: Bytes) -> Success {
+        let usage = if self.forward.spec.meter {
+            meter::usage_of_body(&body)
+        } else {
+            None
+        };
+        Success::Whole(Arc::new(Whole { head, body, usage }))
     }
 }
 
-fn start_stream(
-    told: &Told<'_>,
-    forward: &Forward,
-    begun: Instant,
-    first: Vec<Bytes>,
-    lane: Lane,
-    body: UpBody,
-    head: ResponseHead,
-) -> Success {
-    let start = StreamStart {
-        first,
-        body,
-        lane_closed: lane.closed(),
-        is_event_stream: head.is_event_stream(),
-    };
-    let limits = StreamLimits {
-        begun,
-        idle: forward.spec.idle,
-        total: forward.spec.total,
-    };
-    Success::Stream(
-        Box::new(StreamBody::new(
-            told.arrival.clone(),
-            forward.spec.clone(),
-            start,
-            limits,
-        )),
-        head,
-    )
-}
-
-fn whole(forward: &Forward, head: ResponseHead, body: Bytes) -> Success {
-    let usage = if forward.spec.meter {
-        meter::usage_of_body(&body)
-    } else {
-        None
-    };
-    Success::Whole(Arc::new(Whole { head, body, usage }))
-}
-
-async fn refused(head: ResponseHead, body: &mut UpBody) -> Box<Failure> {
+async fn refused(mut answer: Answer) -> Box<Failure> {
     let mut kept = BytesMut::new();
-    while kept.len() < FAILURE_BODY_BYTES_MAX {
-        match body.next().await {
-            Ok(Some(piece)) => kept
-                .extend_from_slice(&piece[..piece.len().min(FAILURE_BODY_BYTES_MAX - kept.len())]),
-            Ok(None) | Err(_) => break,
+    let reading = async {
+        while let Ok(Some(piece)) = answer.body.next().await {
+            let room = FAILURE_BODY_BYTES_MAX - kept.len();
+            kept.extend_from_slice(&piece[..piece.len().min(room)]);
+            if kept.len() == FAILURE_BODY_BYTES_MAX {
+                break;
+            }
         }
-    }
+    };
+    // What came in time is what there is to judge by.
+    let _ = tokio::time::timeout(FAILURE_BODY_WITHIN, reading).await;
     let mut failure = Failure::new(FailureKind::Status, "");
-    failure.status = head.status;
-    failure.fields = head.fields;
+    failure.status = answer.head.status;
+    failure.fields = answer.head.fields;
     failure.body = kept.freeze();
     failure
-}
-
-fn join(mut pieces: Vec<Bytes>, len: usize) -> Bytes {
-    if pieces.len() == 1 {
-        return pieces.swap_remove(0);
-    }
-    let mut all = BytesMut::with_capacity(len);
-    pieces.iter().for_each(|piece| all.extend_from_slice(piece));
-    all.freeze()
 }

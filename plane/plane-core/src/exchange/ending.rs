@@ -1,6 +1,6 @@
 //! How an exchange ended, told exactly once.
 
-use super::{Arrival, Whole, forward::BreakKind};
+use super::{Arrival, Reply, ReplyBody, Whole, forward::BreakKind};
 use crate::{
     events::{Event, Events, Handle},
     meter::Usage,
@@ -87,10 +87,12 @@ impl Ending {
         }
     }
 
-    pub(super) fn answered_by_command(&mut self, status: u16, bytes: usize) {
-        self.status = status;
+    pub(super) fn answered_by_command(&mut self, reply: &Reply) {
+        self.status = reply.status;
         self.outcome = Some(Outcome::Responded);
-        self.passed(bytes);
+        if let ReplyBody::Whole(body) = &reply.body {
+            self.passed(body.len());
+        }
     }
 
     pub(super) fn answered_whole(&mut self, whole: &Whole) {

@@ -4,10 +4,12 @@ use super::{Arrival, Standing, command::put_own_fields};
 use crate::{
     http1::{
         Fields, ResponseHead,
-        write::{Pair, put_end_to_end, put_field, put_length, put_status_line},
+        write::{
+            Pair, has_name, put_end_to_end, put_field, put_length, put_status_line, put_values,
+        },
     },
     meter::Usage,
-    upstream::HttpUpstream,
+    upstream::{HttpUpstream, Outgoing},
 };
 use bytes::{Bytes, BytesMut};
 use libp2p::PeerId;
@@ -62,6 +64,8 @@ pub struct ForwardSpec {
     pub drop_fields: Vec<Bytes>,
     /// Fields of the request, replacing the client's.
     pub set_fields: Vec<Pair>,
+    /// Fields of the request where the client sent none of that name, or none that passes.
+    pub default_fields: Vec<Pair>,
     /// Fields of a streamed answer where the backend has none of that name.
     pub stream_fields: Vec<Pair>,
     /// The request ID goes along under this name; empty: as the client sent it.
@@ -99,67 +103,72 @@ pub struct Forward {
     pub body: Option<Bytes>,
 }
 
-/// What a standing rule allows until the first byte; the caller's own deadline is usually sooner.
-const STANDING_WITHIN_DEFAULT: Duration = Duration::from_secs(120);
-
 impl Forward {
     pub(super) fn standing(arrival: &Arrival, rule: &Standing) -> Forward {
-        let rest = arrival
-            .head
-            .path
-            .slice(rule.cut.min(arrival.head.path.len())..);
-        let path = if arrival.head.query.is_empty() {
+        let (path, query) = (&arrival.head.path, &arrival.head.query);
+        let rest = path.slice(rule.cut.min(path.len())..);
+        let path = if query.is_empty() {
             rest
         } else {
-            let mut whole = BytesMut::with_capacity(rest.len() + 1 + arrival.head.query.len());
-            whole.extend_from_slice(&rest);
-            whole.extend_from_slice(b"?");
-            whole.extend_from_slice(&arrival.head.query);
-            whole.freeze()
+            [&rest[..], b"?", query].concat().into()
         };
         Forward {
             attempt: 1,
             target: rule.target.clone(),
             path,
             spec: rule.spec.clone(),
-            within: rule.spec.total.unwrap_or(STANDING_WITHIN_DEFAULT),
+            within: rule.within,
             reply_fields: Vec::new(),
             body: None,
         }
     }
 
-    /// The request as it goes to the backend: head and body.
-    pub(super) fn request(&self, arrival: &Arrival) -> (Bytes, Bytes) {
+    /// The request as it goes to the backend.
+    pub(super) fn request(&self, arrival: &Arrival) -> Outgoing {
         let spec = &self.spec;
         let body = self.body.clone().unwrap_or_else(|| arrival.body.clone());
         let mut out = BytesMut::with_capacity(512);
         out.extend_from_slice(&arrival.head.method);
         out.extend_from_slice(b" ");
         out.extend_from_slice(&spec.path_prefix);
+        if !self.path.starts_with(b"/") {
+            out.extend_from_slice(b"/");
+        }
         out.extend_from_slice(&self.path);
         out.extend_from_slice(b" HTTP/1.1\r\n");
         put_field(&mut out, b"host", &spec.host);
-        put_end_to_end(&mut out, &arrival.head.fields, |name| self.passes(name));
-        for (name, value) in &spec.set_fields {
-            put_field(&mut out, name, value);
-        }
+        let fields = &arrival.head.fields;
+        put_end_to_end(&mut out, fields, |name| self.passes(name));
+        let is_sent = |name: &[u8]| {
+            let mut names = fields.iter().map(|(other, _)| other);
+            names.any(|other| other.eq_ignore_ascii_case(name)) && !fields.is_hop_by_hop(name)
+        };
+        let defaults = spec.default_fields.iter();
+        put_values(
+            &mut out,
+            defaults.filter(|(name, _)| {
+                !has_name(&spec.set_fields, name) && !(is_sent(name) && self.passes(name))
+            }),
+        );
+        put_values(&mut out, &spec.set_fields);
         if !spec.request_id_name.is_empty() {
-            put_field(
-                &mut out,
-                &spec.request_id_name,
-                arrival.request_id.as_bytes(),
-            );
+            put_field(&mut out, &spec.request_id_name, arrival.request_id.as_bytes());
         }
         put_length(&mut out, body.len() as u64);
         out.extend_from_slice(b"\r\n");
-        (out.freeze(), body)
+        Outgoing {
+            head: out.freeze(),
+            body,
+            is_head_method: arrival.is_head_method(),
+        }
     }
 
+    /// Whether the client's field of that name goes on, unless it is hop-by-hop.
     fn passes(&self, name: &[u8]) -> bool {
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
         !(is(b"host") || is(b"content-length") || is(b"expect"))
             && !self.spec.drop_fields.iter().any(|n| is(n))
-            && !self.spec.set_fields.iter().any(|(n, _)| is(n))
+            && !has_name(&self.spec.set_fields, name)
             && (self.spec.request_id_name.is_empty() || !is(&self.spec.request_id_name))
     }
 
@@ -167,34 +176,34 @@ impl Forward {
     pub(super) fn reply_head(&self, arrival: &Arrival, head: &ResponseHead) -> BytesMut {
         let mut out = BytesMut::with_capacity(512);
         put_status_line(&mut out, head.status);
-        let is_ours = |name: &[u8]| {
-            let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
-            is(b"content-length")
-                || self.reply_fields.iter().any(|(n, _)| is(n))
-                || arrival.standing_fields.iter().any(|(n, _)| is(n))
-                || arrival.request_id_names.iter().any(|n| is(n.as_bytes()))
+        let is_told = |name: &[u8]| {
+            let mut names = arrival.request_id_names.iter();
+            names.any(|id| name.eq_ignore_ascii_case(id.as_bytes()))
         };
-        put_end_to_end(&mut out, &head.fields, |name| !is_ours(name));
-        for (name, value) in &self.reply_fields {
-            put_field(&mut out, name, value);
-        }
-        if head.is_event_stream() {
-            for (name, value) in &self.spec.stream_fields {
-                if !head
-                    .fields
-                    .iter()
-                    .any(|(n, _)| n.eq_ignore_ascii_case(name))
-                {
-                    put_field(&mut out, name, value);
-                }
-            }
-        }
-        put_own_fields(&mut out, arrival, |name| {
-            !self
-                .reply_fields
-                .iter()
-                .any(|(n, _)| n.eq_ignore_ascii_case(name))
+        let is_ours = |name: &[u8]| {
+            has_name(&self.reply_fields, name)
+                || has_name(&arrival.standing_fields, name)
+                || is_told(name)
+        };
+        put_end_to_end(&mut out, &head.fields, |name| {
+            !is_ours(name) && !name.eq_ignore_ascii_case(b"content-length")
         });
+        put_values(
+            &mut out,
+            self.reply_fields.iter().filter(|(name, _)| !is_told(name)),
+        );
+        if head.is_event_stream() {
+            let is_theirs = |name: &[u8]| {
+                let mut fields = head.fields.iter();
+                fields.any(|(other, _)| other.eq_ignore_ascii_case(name))
+            };
+            let fields = self.spec.stream_fields.iter();
+            put_values(
+                &mut out,
+                fields.filter(|(name, _)| !is_ours(name) && !is_theirs(name)),
+            );
+        }
+        put_own_fields(&mut out, arrival, |name| !has_name(&self.reply_fields, name));
         out
     }
 }
@@ -253,7 +262,7 @@ pub struct Failure {
     pub detail: String,
     /// Seconds to the response head; 0 where none came.
     pub head_s: f64,
-    /// The link to the agent is gone.
+    /// The agent has no live link now.
     pub is_link_down: bool,
 }
 
@@ -266,7 +275,7 @@ impl Failure {
             body: Bytes::new(),
             detail: detail.into(),
             head_s: 0.0,
-            is_link_down: kind == FailureKind::NoLink,
+            is_link_down: false,
         })
     }
 }

@@ -21,7 +21,7 @@ pub use stream::{Chunk, StreamBody};
 use crate::{events::Event, plane::Context};
 use attempt::Success;
 use bytes::{Bytes, BytesMut};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// What the client is sent.
 pub struct Reply {
@@ -33,7 +33,20 @@ pub struct Reply {
 
 pub enum ReplyBody {
     Whole(Bytes),
+    /// None goes out, by the method or the status; the length is what it would have had.
+    Absent(Option<u64>),
     Stream(Box<StreamBody>),
+}
+
+impl Reply {
+    fn new(head: BytesMut, status: u16, body: ReplyBody) -> Self {
+        // Source: RFC 9110 §15.3.5, §15.4.5.
+        let body = match status {
+            204 | 304 => ReplyBody::Absent(None),
+            _ => body,
+        };
+        Reply { head, status, body }
+    }
 }
 
 /// A rule of a listener: requests under this prefix are forwarded at once, without asking.
@@ -44,6 +57,8 @@ pub struct Standing {
     pub cut: usize,
     pub target: Target,
     pub spec: Arc<ForwardSpec>,
+    /// Time to the first byte of a stream, or for the whole of a buffered answer.
+    pub within: Duration,
 }
 
 /// Leads one exchange to its reply; `None` when the connection is to be closed without one.
@@ -64,26 +79,37 @@ pub async fn run(
         }
         _ => {
             told.announce(ending);
-            arrival.mailbox.next().await
+            next_command(arrival).await
         }
     };
     loop {
         next = match next {
             Command::Respond(respond) => {
-                ending.answered_by_command(respond.status, respond.body.len());
-                return Some(respond.into_reply(arrival));
+                let reply = respond.into_reply(arrival);
+                ending.answered_by_command(&reply);
+                return Some(reply);
             }
             Command::Abort => {
                 ending.finish(Outcome::Aborted);
                 return None;
             }
             // Nothing waits to be released: the command came too late.
-            Command::Release => arrival.mailbox.next().await,
+            Command::Release => next_command(arrival).await,
             Command::Forward(forward) => match follow(&mut told, forward, ending).await {
                 Followed::Reply(reply) => return Some(reply),
                 Followed::Next(command) => command,
             },
         };
+    }
+}
+
+/// The next command while there is no answer to release; a release then came too late.
+async fn next_command(arrival: &Arrival) -> Command {
+    loop {
+        match arrival.mailbox.next().await {
+            Command::Release => {}
+            command => return command,
+        }
     }
 }
 
@@ -99,7 +125,7 @@ async fn follow(told: &mut Told<'_>, forward: Box<Forward>, ending: &mut Ending)
     let result = tokio::select! {
         biased;
         result = attempt::attempt(told, &forward) => result,
-        command = arrival.mailbox.next() => return Followed::Next(command),
+        command = next_command(arrival) => return Followed::Next(command),
     };
     match result {
         Ok(Success::Stream(body, head)) => {
@@ -113,13 +139,10 @@ async fn follow(told: &mut Told<'_>, forward: Box<Forward>, ending: &mut Ending)
                     seconds: body.first_byte_s(),
                 });
             ending.status = status;
-            Followed::Reply(Reply {
-                head,
-                status,
-                body: ReplyBody::Stream(body),
-            })
+            Followed::Reply(Reply::new(head, status, ReplyBody::Stream(body)))
         }
         Ok(Success::Whole(whole)) if forward.spec.judge => {
+            told.announce(ending);
             let event = Event::Answered {
                 handle: arrival.handle,
                 attempt: forward.attempt,
@@ -140,18 +163,20 @@ async fn follow(told: &mut Told<'_>, forward: Box<Forward>, ending: &mut Ending)
                 failure,
             };
             told.context.events.push(event);
-            Followed::Next(arrival.mailbox.next().await)
+            Followed::Next(next_command(arrival).await)
         }
     }
 }
 
 fn release(arrival: &Arrival, forward: &Forward, whole: &Whole, ending: &mut Ending) -> Reply {
     ending.answered_whole(whole);
-    Reply {
-        head: forward.reply_head(arrival, &whole.head),
-        status: whole.head.status,
-        body: ReplyBody::Whole(whole.body.clone()),
-    }
+    let head = forward.reply_head(arrival, &whole.head);
+    let body = if arrival.is_head_method() {
+        ReplyBody::Absent(whole.head.content_length())
+    } else {
+        ReplyBody::Whole(whole.body.clone())
+    };
+    Reply::new(head, whole.head.status, body)
 }
 
 /// Whether Python has heard of this exchange; under a standing rule only a failure makes it so.

@@ -4,11 +4,10 @@
 use super::{Arrival, ForwardSpec, forward::BreakKind};
 use crate::{
     meter::{Meter, Usage},
-    upstream::UpBody,
+    upstream::{LinkClosed, UpBody},
 };
 use bytes::{Bytes, BytesMut};
 use std::{
-    collections::VecDeque,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -16,7 +15,6 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::time::{Sleep, sleep_until};
-use tokio_util::sync::WaitForCancellationFutureOwned;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Chunk {
@@ -28,11 +26,11 @@ pub enum Chunk {
 }
 
 pub(super) struct StreamStart {
-    /// What has been read already, at least one piece.
-    pub first: Vec<Bytes>,
+    /// What has been read already.
+    pub first: Bytes,
     pub body: UpBody,
     /// Resolves when the link under the stream is gone.
-    pub lane_closed: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    pub link_closed: Option<LinkClosed>,
     pub is_event_stream: bool,
 }
 
@@ -45,13 +43,14 @@ pub(super) struct StreamLimits {
 pub struct StreamBody {
     arrival: Arc<Arrival>,
     spec: Arc<ForwardSpec>,
-    waiting: VecDeque<Bytes>,
+    first: Option<Bytes>,
     body: UpBody,
     meter: Option<Meter>,
     is_event_stream: bool,
-    lane_closed: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    link_closed: Option<LinkClosed>,
     started_at: Instant,
-    last_piece_at: Instant,
+    /// Since when nothing has come though we listened; none while pieces come.
+    silent_since: Option<Instant>,
     limits: StreamLimits,
     // One timer, set anew only when it fires: pieces come far more often than it does.
     timer: Pin<Box<Sleep>>,
@@ -66,18 +65,20 @@ impl StreamBody {
         limits: StreamLimits,
     ) -> Self {
         let now = Instant::now();
-        let meter = (start.is_event_stream && (spec.meter || spec.needs_end_mark)).then(Meter::new);
+        let tells_break = spec.break_events.iter().any(|event| !event.is_empty());
+        let needs_meter = spec.meter || spec.needs_end_mark || tells_break;
+        let meter = (start.is_event_stream && needs_meter).then(Meter::new);
         let timer = Box::pin(sleep_until(next_check(now, &limits).into()));
         StreamBody {
             arrival,
             spec,
-            waiting: start.first.into(),
+            first: Some(start.first),
             body: start.body,
             meter,
             is_event_stream: start.is_event_stream,
-            lane_closed: start.lane_closed,
+            link_closed: start.link_closed,
             started_at: now,
-            last_piece_at: now,
+            silent_since: None,
             limits,
             timer,
             is_over: false,
@@ -96,8 +97,12 @@ impl StreamBody {
         self.meter.as_ref().map(Meter::snapshot)
     }
 
+    pub fn is_event_stream(&self) -> bool {
+        self.is_event_stream
+    }
+
     pub fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Chunk> {
-        if let Some(piece) = self.waiting.pop_front() {
+        if let Some(piece) = self.first.take() {
             return Poll::Ready(self.pass(piece));
         }
         if self.is_over {
@@ -106,11 +111,16 @@ impl StreamBody {
         if self.arrival.mailbox.poll_abort(cx) {
             return Poll::Ready(self.break_off(BreakKind::Aborted));
         }
-        match self.body.poll_next(cx) {
-            Poll::Ready(Ok(Some(piece))) => {
-                self.last_piece_at = Instant::now();
-                Poll::Ready(self.pass(piece))
+        let next = self.body.poll_next(cx);
+        if next.is_ready() {
+            self.silent_since = None;
+        }
+        match next {
+            // A backend that never pauses would else never be looked at.
+            Poll::Ready(Ok(Some(_))) if self.is_overtime() => {
+                Poll::Ready(self.break_off(BreakKind::Overtime))
             }
+            Poll::Ready(Ok(Some(piece))) => Poll::Ready(self.pass(piece)),
             Poll::Ready(Ok(None)) if self.ends_properly() => Poll::Ready(self.end()),
             // All that matters was said before the connection died.
             Poll::Ready(Err(_)) if self.has_end_mark() => Poll::Ready(self.end()),
@@ -119,31 +129,48 @@ impl StreamBody {
         }
     }
 
+    /// What ends the stream while nobody takes its pieces: a command, or its total time.
+    pub fn poll_called_off(&mut self, cx: &mut Context<'_>) -> Poll<BreakKind> {
+        if self.arrival.mailbox.poll_abort(cx) {
+            return Poll::Ready(BreakKind::Aborted);
+        }
+        let Some(total) = self.limits.total else {
+            return Poll::Pending;
+        };
+        if self.is_overtime() {
+            return Poll::Ready(BreakKind::Overtime);
+        }
+        self.timer.as_mut().reset((self.limits.begun + total).into());
+        self.timer.as_mut().poll(cx).map(|()| BreakKind::Overtime)
+    }
+
     fn poll_limits(&mut self, cx: &mut Context<'_>) -> Poll<Chunk> {
-        if self
-            .lane_closed
-            .as_mut()
-            .is_some_and(|closed| closed.as_mut().poll(cx).is_ready())
-        {
+        let link = self.link_closed.as_mut();
+        if link.is_some_and(|closed| closed.as_mut().poll(cx).is_ready()) {
             return Poll::Ready(self.break_off(BreakKind::Lost));
+        }
+        // Silence counts from when all that came had been taken, so that a slow reader is not
+        // charged to the backend.
+        let silent_since = *self.silent_since.get_or_insert_with(Instant::now);
+        let due = next_check(silent_since, &self.limits);
+        if self.timer.deadline() > due.into() {
+            self.timer.as_mut().reset(due.into());
         }
         loop {
             ready!(self.timer.as_mut().poll(cx));
-            let now = Instant::now();
-            if self
-                .limits
-                .total
-                .is_some_and(|total| now >= self.limits.begun + total)
-            {
+            if self.is_overtime() {
                 return Poll::Ready(self.break_off(BreakKind::Overtime));
             }
-            if now >= self.last_piece_at + self.limits.idle {
+            if Instant::now() >= silent_since + self.limits.idle {
                 return Poll::Ready(self.break_off(BreakKind::Idle));
             }
-            self.timer
-                .as_mut()
-                .reset(next_check(self.last_piece_at, &self.limits).into());
+            self.timer.as_mut().reset(due.into());
         }
+    }
+
+    fn is_overtime(&self) -> bool {
+        let limits = &self.limits;
+        limits.total.is_some_and(|total| limits.begun.elapsed() >= total)
     }
 
     fn pass(&mut self, piece: Bytes) -> Chunk {
@@ -158,9 +185,7 @@ impl StreamBody {
     }
 
     fn has_end_mark(&self) -> bool {
-        self.usage().is_some_and(|usage| {
-            self.is_event_stream && (usage.terminator_seen || usage.finish_seen)
-        })
+        self.usage().is_some_and(|usage| usage.terminator_seen)
     }
 
     fn end(&mut self) -> Chunk {
@@ -188,8 +213,8 @@ impl StreamBody {
     }
 }
 
-fn next_check(last_piece_at: Instant, limits: &StreamLimits) -> Instant {
-    let idle_at = last_piece_at + limits.idle;
+fn next_check(silent_since: Instant, limits: &StreamLimits) -> Instant {
+    let idle_at = silent_since + limits.idle;
     limits
         .total
         .map_or(idle_at, |total| idle_at.min(limits.begun + total))

@@ -25,6 +25,11 @@ pub struct ResponseHead {
 }
 
 impl ResponseHead {
+    /// The length it names, whether or not that many bytes follow.
+    pub fn content_length(&self) -> Option<u64> {
+        self.fields.get("content-length").and_then(content_length)
+    }
+
     pub fn is_event_stream(&self) -> bool {
         self.fields
             .get("content-type")

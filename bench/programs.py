@@ -75,7 +75,13 @@ class Programs:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stop()
+        # A second Ctrl-C must not leave programs running; stopping takes STOP_WITHIN_S at most.
+        before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            self.stop()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def start(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Program:
         """Start one, in its own folder and away from this terminal's Ctrl-C.

@@ -1,6 +1,7 @@
 """Places: permit and slot together, waits and what ends them, the line and who stands outside it."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from tests.core.making import MODEL, OTHER_MODEL, A, B, described
@@ -239,7 +240,9 @@ def cancel(exchange: FakeExchange, task: "asyncio.Task[Placed]") -> None:
 
 
 @pytest.mark.parametrize("give_up", [hang_up, cancel])
-async def test_a_place_given_in_the_moment_in_which_its_request_gives_up_is_handed_on(give_up) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+async def test_a_place_given_in_the_moment_in_which_its_request_gives_up_is_handed_on(
+    give_up: "Callable[[FakeExchange, asyncio.Task[Placed]], None]",
+) -> None:
     rooms = Rooms()
     rooms.join(A)
     holder = await rooms.place(rooms.chat())

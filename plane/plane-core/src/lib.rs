@@ -3,6 +3,7 @@
 //! It decides nothing. Limits, texts and choices come in as values and commands; what happens goes
 //! out as events. `plane` is the way in; a request's way is `ingress`, `exchange`, `upstream`.
 
+pub mod bodies;
 pub mod digest;
 pub mod events;
 pub mod exchange;

@@ -94,6 +94,10 @@ impl StreamBody {
 
     /// What the meter has read so far.
     pub fn usage(&self) -> Option<Usage> {
+        self.seen().filter(|_| self.spec.meter)
+    }
+
+    fn seen(&self) -> Option<Usage> {
         self.meter.as_ref().map(Meter::snapshot)
     }
 
@@ -185,7 +189,7 @@ impl StreamBody {
     }
 
     fn has_end_mark(&self) -> bool {
-        self.usage().is_some_and(|usage| usage.terminator_seen)
+        self.seen().is_some_and(|usage| usage.terminator_seen)
     }
 
     fn end(&mut self) -> Chunk {
@@ -201,7 +205,7 @@ impl StreamBody {
         if event.is_empty() || !self.is_event_stream {
             return Chunk::Broken(kind, Bytes::new());
         }
-        let at_boundary = self.usage().is_none_or(|usage| usage.at_boundary);
+        let at_boundary = self.seen().is_none_or(|usage| usage.at_boundary);
         if at_boundary {
             return Chunk::Broken(kind, event.clone());
         }

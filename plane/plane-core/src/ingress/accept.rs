@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{events::Event, peers::Inbound, plane::Context};
 use std::{
+    io,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -48,6 +49,8 @@ pub async fn accept_tcp(context: Arc<Context>, door: Arc<Door>, listener: TcpLis
                 stream,
                 address.ip().to_canonical().to_string(),
             ),
+            // The client gave up between its greeting and our answer: nothing of ours is amiss.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 tell_failure(&context, &door, &error);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -94,7 +97,7 @@ fn reject(context: &Context, door: &Door, client: String, reason: &'static str) 
     });
 }
 
-fn tell_failure(context: &Context, door: &Door, error: &std::io::Error) {
+fn tell_failure(context: &Context, door: &Door, error: &io::Error) {
     // EMFILE and ENFILE: worth a word of their own.
     let reason = match error.raw_os_error() {
         Some(23 | 24) => "out_of_file_descriptors",

@@ -10,9 +10,9 @@ use std::{
 use tokio::io::AsyncRead;
 use tokio_util::{io::poll_read_buf, sync::WaitForCancellationFutureOwned};
 
-/// Pipelined bytes held back while a request runs; a client that sends more is not read further,
-/// so its leaving is seen at the next write only.
-const HELD_BACK_BYTES_MAX: usize = 64 * 1024;
+/// Pipelined bytes held back while a request runs. What a client sends beyond is dropped, and its
+/// connection ends with the answer under way: only who reads on sees it leave.
+pub(super) const HELD_BACK_BYTES_MAX: usize = 64 * 1024;
 
 /// What tells that the other side has gone: end of input from a client, a reset or the loss of the
 /// link from a peer. A peer's own FIN says nothing: originals send it right behind the request.
@@ -21,6 +21,7 @@ const HELD_BACK_BYTES_MAX: usize = 64 * 1024;
 pub struct Watch {
     is_peer: bool,
     has_fin: bool,
+    is_flooded: bool,
     link_closed: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
@@ -33,12 +34,18 @@ impl Watch {
         Watch {
             is_peer: who.link.is_some(),
             has_fin: false,
+            is_flooded: false,
             link_closed,
         }
     }
 
     pub fn has_fin(&self) -> bool {
         self.has_fin
+    }
+
+    /// More came than was held back, so what follows the request under way is lost.
+    pub fn is_flooded(&self) -> bool {
+        self.is_flooded
     }
 
     /// Input has ended for good; nothing more can be learnt from reading.
@@ -53,7 +60,13 @@ impl Watch {
         buf: &mut BytesMut,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
-        while !self.has_fin && buf.len() < HELD_BACK_BYTES_MAX {
+        while !self.has_fin {
+            if buf.len() >= HELD_BACK_BYTES_MAX {
+                self.is_flooded = true;
+            }
+            if self.is_flooded {
+                buf.clear();
+            }
             if buf.capacity() == buf.len() {
                 buf.reserve(1024);
             }

@@ -8,7 +8,6 @@ use crate::{
 use bytes::{Buf, Bytes, BytesMut};
 use std::{
     future::{Future, poll_fn},
-    io,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -16,11 +15,13 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     time::{Sleep, sleep, timeout},
 };
+use tokio_util::io::poll_write_buf;
 
 /// Pieces that are ready together go out in one write of about this size.
 const COALESCED_BYTES: usize = 64 * 1024;
 /// A body up to this is copied behind its head.
 const JOIN_BYTES_MAX: usize = 16 * 1024;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     Whole,
@@ -29,51 +30,53 @@ pub(super) enum Sent {
     Gone,
 }
 
+/// Writes a reply that is whole. A slow but living reader has all the time it needs.
 pub(super) async fn whole<IO: AsyncWrite + Unpin>(
     io: &mut IO,
     mut head: BytesMut,
-    body: Bytes,
+    mut body: Bytes,
     door: &Door,
 ) -> Sent {
-    let writing = async {
-        if body.len() <= JOIN_BYTES_MAX {
-            head.extend_from_slice(&body);
-            io.write_all(&head).await?;
-        } else {
-            io.write_all(&head).await?;
-            // Piece by piece, so that a slow but living reader is not taken for a dead one.
-            for piece in body.chunks(COALESCED_BYTES) {
-                stalled(timeout(door.spec.write_within, io.write_all(piece)).await)?;
-            }
+    if body.len() <= JOIN_BYTES_MAX {
+        head.extend_from_slice(&body);
+        body = Bytes::new();
+    }
+    let mut out = head.freeze().chain(body);
+    while out.has_remaining() {
+        let writing = poll_fn(|cx| poll_write_buf(Pin::new(&mut *io), cx, &mut out));
+        // Nothing taken for so long, or nothing ever again.
+        if !matches!(timeout(door.spec.write_within, writing).await, Ok(Ok(n)) if n > 0) {
+            return Sent::Gone;
         }
-        io.flush().await
-    };
-    // The bound is on standing still; a whole body has that much time for each of its pieces.
-    let pieces = 1 + body.len() / COALESCED_BYTES;
-    match timeout(door.spec.write_within * (1 + pieces as u32), writing).await {
+    }
+    match timeout(door.spec.write_within, io.flush()).await {
         Ok(Ok(())) => Sent::Whole,
         _ => Sent::Gone,
     }
 }
 
-fn stalled<T>(result: Result<io::Result<T>, tokio::time::error::Elapsed>) -> io::Result<T> {
-    result.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+/// The client's side of a connection while a stream goes out on it.
+pub(super) struct Line<'a, IO> {
+    pub io: &'a mut IO,
+    pub held_back: &'a mut BytesMut,
+    pub watch: &'a mut Watch,
+    pub door: &'a Door,
 }
 
 /// Passes a streamed body on until it ends, breaks off, or nobody is there to read it.
-pub(super) async fn stream<IO>(
-    io: &mut IO,
-    held_back: &mut BytesMut,
-    watch: &mut Watch,
+pub(super) async fn stream<IO: AsyncRead + AsyncWrite + Unpin>(
+    line: Line<'_, IO>,
     head: BytesMut,
     is_chunked: bool,
     body: &mut StreamBody,
     ending: &mut Ending,
-    door: &Door,
-) -> Sent
-where
-    IO: AsyncRead + AsyncWrite + Unpin,
-{
+) -> Sent {
+    let Line {
+        io,
+        held_back,
+        watch,
+        door,
+    } = line;
     let mut pipe = Pipe {
         out: head,
         is_chunked,
@@ -87,9 +90,18 @@ where
             match pipe.put_out(io, door, cx) {
                 Poll::Ready(Step::Again) => {}
                 Poll::Ready(Step::Over(sent)) => return Poll::Ready(sent),
-                Poll::Pending => return watch.poll_gone(io, held_back, cx).map(|()| Sent::Gone),
+                Poll::Pending => break,
             }
         }
+        if watch.poll_gone(io, held_back, cx).is_ready() {
+            return Poll::Ready(Sent::Gone);
+        }
+        // Whoever waits for the client does not listen to the backend; a command is heard all the
+        // same. What the client has not taken by then is not sent.
+        if pipe.is_full() {
+            return body.poll_called_off(cx).map(Sent::Broken);
+        }
+        Poll::Pending
     })
     .await
 }
@@ -131,6 +143,10 @@ impl Pipe {
         }
     }
 
+    fn is_full(&self) -> bool {
+        self.end.is_none() && self.out.len() >= COALESCED_BYTES
+    }
+
     fn put(&mut self, piece: &[u8]) {
         if self.is_chunked {
             put_chunk(&mut self.out, piece);
@@ -145,27 +161,25 @@ impl Pipe {
         door: &Door,
         cx: &mut Context<'_>,
     ) -> Poll<Step> {
-        if self.out.is_empty() {
-            if self.is_dirty && Pin::new(&mut *io).poll_flush(cx).is_ready() {
-                self.is_dirty = false;
-            }
-            return match self.end {
-                Some(sent) if !self.is_dirty => Poll::Ready(Step::Over(sent)),
-                _ => Poll::Pending,
-            };
-        }
-        match Pin::new(io).poll_write(cx, &self.out) {
-            Poll::Ready(Ok(n)) if n > 0 => {
+        let progress = if !self.out.is_empty() {
+            Pin::new(io).poll_write(cx, &self.out)
+        } else if self.is_dirty {
+            Pin::new(io).poll_flush(cx).map_ok(|()| 0)
+        } else {
+            return self.end.map_or(Poll::Pending, |sent| Poll::Ready(Step::Over(sent)));
+        };
+        match progress {
+            Poll::Ready(Ok(0)) if !self.out.is_empty() => Poll::Ready(Step::Over(Sent::Gone)),
+            Poll::Ready(Ok(n)) => {
                 self.out.advance(n);
                 self.stall = None;
-                self.is_dirty = true;
+                self.is_dirty = n > 0;
                 Poll::Ready(Step::Again)
             }
-            Poll::Ready(_) => Poll::Ready(Step::Over(Sent::Gone)),
+            Poll::Ready(Err(_)) => Poll::Ready(Step::Over(Sent::Gone)),
             Poll::Pending => {
-                let stall = self
-                    .stall
-                    .get_or_insert_with(|| Box::pin(sleep(door.spec.write_within)));
+                let within = door.spec.write_within;
+                let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(within)));
                 stall.as_mut().poll(cx).map(|()| Step::Over(Sent::Gone))
             }
         }

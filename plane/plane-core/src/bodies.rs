@@ -1,0 +1,98 @@
+//! How many bytes of request bodies does the plane hold, and may it take more?
+//!
+//! A body is held from its first byte until nobody needs the request any more: its exchange is
+//! over, and whoever was told of its arrival has let go of it. The bound is over all connections
+//! of all listeners, so that many clients together cannot fill the memory.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+/// What a plane holds at most, unless its starter says otherwise.
+pub const BODIES_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+#[derive(Debug)]
+pub struct Bodies {
+    bytes: AtomicUsize,
+    bytes_max: usize,
+}
+
+impl Bodies {
+    pub fn new(bytes_max: usize) -> Arc<Bodies> {
+        Arc::new(Bodies {
+            bytes: AtomicUsize::new(0),
+            bytes_max,
+        })
+    }
+
+    /// Bytes held now.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// The share of one request; given back when dropped.
+#[derive(Debug)]
+pub struct Held {
+    bodies: Arc<Bodies>,
+    bytes: usize,
+}
+
+impl Held {
+    pub fn nothing(bodies: &Arc<Bodies>) -> Held {
+        Held {
+            bodies: bodies.clone(),
+            bytes: 0,
+        }
+    }
+
+    /// Counts `bytes` in all for this request; false, and nothing changed, when that is too much.
+    pub fn grow_to(&mut self, bytes: usize) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        if more == 0 {
+            return true;
+        }
+        let before = self.bodies.bytes.fetch_add(more, Ordering::Relaxed);
+        self.bytes += more;
+        if before + more <= self.bodies.bytes_max {
+            return true;
+        }
+        self.give_back(more);
+        false
+    }
+
+    pub fn release(&mut self) {
+        self.give_back(self.bytes);
+    }
+
+    fn give_back(&mut self, bytes: usize) {
+        self.bodies.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.bytes -= bytes;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_bounded_in_all_and_given_back() {
+        let bodies = Bodies::new(10);
+        let (mut one, mut two) = (Held::nothing(&bodies), Held::nothing(&bodies));
+        assert!(one.grow_to(4) && one.grow_to(6) && two.grow_to(4));
+        assert!(!two.grow_to(5) && !one.grow_to(7));
+        assert_eq!(bodies.bytes(), 10);
+        drop(one);
+        assert!(two.grow_to(10));
+        two.release();
+        drop(two);
+        assert_eq!(bodies.bytes(), 0);
+    }
+}

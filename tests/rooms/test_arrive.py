@@ -35,12 +35,12 @@ def refused(arrived: FakeArrived) -> RefusalReason:
 
 @pytest.mark.parametrize("path", sorted(INFERENCE_PATHS))
 @pytest.mark.parametrize("slash", ["", "/"])
-async def test_each_inference_path_is_reached_by_post_with_and_without_a_slash_behind_it(path: str, slash: str) -> None:
+def test_each_inference_path_is_reached_by_post_with_and_without_a_slash_behind_it(path: str, slash: str) -> None:
     assert way_of("POST", path + slash) == ToInference(INFERENCE_PATHS[path])
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "TRACE", "PATCH", "post"])
-async def test_another_method_on_an_inference_path_is_405_and_says_which_is_allowed(method: str) -> None:
+def test_another_method_on_an_inference_path_is_405_and_says_which_is_allowed(method: str) -> None:
     refusal = nowhere(method, CHAT_COMPLETIONS)
     assert (refusal.reason.status, refusal.reason.code) == (405, ErrorCode.METHOD_NOT_ALLOWED)
     assert refusal.fields == [(b"allow", b"POST")]
@@ -61,12 +61,12 @@ async def test_another_method_on_an_inference_path_is_405_and_says_which_is_allo
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_what_the_router_says_about_itself_is_read_by_get_and_head(method: str, path: str, route: str) -> None:
+def test_what_the_router_says_about_itself_is_read_by_get_and_head(method: str, path: str, route: str) -> None:
     assert way_of(method, path) == ToControl(route)
 
 
 @pytest.mark.parametrize("method", ["POST", "TRACE", "DELETE"])
-async def test_nothing_is_written_to_what_is_only_read(method: str) -> None:
+def test_nothing_is_written_to_what_is_only_read(method: str) -> None:
     refusal = nowhere(method, "/v1/models/m")
     assert (refusal.reason.status, refusal.fields) == (405, [(b"allow", b"GET, HEAD")])
 
@@ -77,17 +77,17 @@ async def test_nothing_is_written_to_what_is_only_read(method: str) -> None:
     + ["/v1/load_lora_adapter", "/v1/../v1/chat/completions", "/v1%2Fmodels", "/v1/modelsx", "example.org:443"],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "CONNECT"])
-async def test_any_other_path_leads_nowhere(method: str, path: str) -> None:
+def test_any_other_path_leads_nowhere(method: str, path: str) -> None:
     refusal = nowhere(method, path)
     assert (refusal.reason.status, refusal.reason.code) == (404, ErrorCode.NOT_FOUND)
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/messages", "/nowhere", "*"])
-async def test_options_is_a_preflight_wherever_it_goes(path: str) -> None:
+def test_options_is_a_preflight_wherever_it_goes(path: str) -> None:
     assert way_of("OPTIONS", path) == ToPreflight()
 
 
-async def test_a_very_long_path_is_not_repeated_whole() -> None:
+def test_a_very_long_path_is_not_repeated_whole() -> None:
     assert len(nowhere("GET", "/" + "x" * 10_000).reason.message) < 200
 
 

@@ -136,7 +136,7 @@ async def test_a_status_is_judged_by_its_body_and_keeps_its_retry_after() -> Non
 
 
 async def test_a_retry_after_may_be_a_date() -> None:
-    # Ten minutes after the fake clock's zero, which itself is 1000 s before the test.
+    # Twenty minutes after the zero of the clock, and the test begins at its thousandth second.
     assert UNIX_START == 1_764_000_000
     date = Fails("status", status=503, fields=[(b"retry-after", b"Mon, 24 Nov 2025 16:20:00 GMT")])
     failure = (await failed(date)).failure

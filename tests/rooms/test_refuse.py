@@ -27,13 +27,13 @@ def fields_of(refusal: Refusal) -> dict[bytes, bytes]:
     return dict(reply_fields(refusal))
 
 
-async def test_the_envelope_of_the_openai_paths() -> None:
+def test_the_envelope_of_the_openai_paths() -> None:
     assert envelope(CROWDED, Dialect.OPENAI, REQUEST_ID) == (
         b'{"error":{"code":"no_capacity","message":"full","source":"router","type":"server_error","param":null}}'
     )
 
 
-async def test_the_envelope_of_the_anthropic_paths() -> None:
+def test_the_envelope_of_the_anthropic_paths() -> None:
     assert envelope(CROWDED, Dialect.ANTHROPIC, REQUEST_ID) == (
         b'{"type":"error","error":{"type":"overloaded_error","message":"full","code":"no_capacity","source":"router"},'
         b'"request_id":"0f8fad5b-d9cb-469f-a165-70867728950e"}'
@@ -58,13 +58,13 @@ async def test_the_envelope_of_the_anthropic_paths() -> None:
         (599, "server_error", "api_error"),
     ],
 )
-async def test_the_type_follows_the_status(status: int, openai: str, anthropic: str) -> None:
+def test_the_type_follows_the_status(status: int, openai: str, anthropic: str) -> None:
     why = RefusalReason(ErrorCode.BACKEND_ERROR, status, "", Blame.BACKEND)
     assert json.loads(envelope(why, Dialect.OPENAI, ""))["error"]["type"] == openai
     assert json.loads(envelope(why, Dialect.ANTHROPIC, ""))["error"]["type"] == anthropic
 
 
-async def test_text_that_could_be_markup_is_escaped_and_what_cannot_be_sent_is_replaced() -> None:
+def test_text_that_could_be_markup_is_escaped_and_what_cannot_be_sent_is_replaced() -> None:
     text = "<b>&模型\ud800"
     body = envelope(reason(ErrorCode.NOT_FOUND, text), Dialect.OPENAI, "")
     assert b"\\u003cb\\u003e\\u0026" in body
@@ -72,24 +72,24 @@ async def test_text_that_could_be_markup_is_escaped_and_what_cannot_be_sent_is_r
 
 
 @pytest.mark.parametrize(("seconds", "header"), [(0.0, b"1"), (0.2, b"1"), (1.0, b"1"), (7.0, b"7"), (7.1, b"8")])
-async def test_retry_after_is_whole_seconds_and_at_least_one(seconds: float, header: bytes) -> None:
+def test_retry_after_is_whole_seconds_and_at_least_one(seconds: float, header: bytes) -> None:
     assert fields_of(refuse(ErrorCode.QUEUE_FULL, "", retry_after_s=seconds))[b"retry-after"] == header
 
 
-async def test_a_refusal_without_a_time_to_wait_has_no_retry_after() -> None:
+def test_a_refusal_without_a_time_to_wait_has_no_retry_after() -> None:
     assert reply_fields(refuse(ErrorCode.MODEL_NOT_FOUND, "")) == [(b"content-type", b"application/json")]
 
 
-async def test_a_401_says_how_to_authenticate() -> None:
+def test_a_401_says_how_to_authenticate() -> None:
     assert fields_of(refuse(ErrorCode.UNAUTHORIZED, ""))[b"www-authenticate"] == b'Bearer realm="hivenet-router"'
 
 
-async def test_headers_that_go_with_a_refusal_are_sent() -> None:
+def test_headers_that_go_with_a_refusal_are_sent() -> None:
     refusal = Refusal(reason(ErrorCode.METHOD_NOT_ALLOWED, ""), [(b"allow", b"POST")])
     assert fields_of(refusal)[b"allow"] == b"POST"
 
 
-async def test_a_place_may_give_another_status_than_the_row_of_the_code() -> None:
+def test_a_place_may_give_another_status_than_the_row_of_the_code() -> None:
     refusal = refuse(ErrorCode.REQUEST_INVALID, "too large", status=413)
     assert (refusal.reason.status, refusal.reason.source) == (413, Blame.ROUTER)
 
@@ -103,7 +103,7 @@ async def test_a_place_may_give_another_status_than_the_row_of_the_code() -> Non
         ("/nowhere", Dialect.OPENAI),
     ],
 )
-async def test_errors_speak_the_dialect_of_the_path_known_or_not(path: str, dialect: Dialect) -> None:
+def test_errors_speak_the_dialect_of_the_path_known_or_not(path: str, dialect: Dialect) -> None:
     assert dialect_of(path) is dialect
 
 
@@ -116,7 +116,7 @@ async def test_an_answer_carries_the_request_id_of_its_exchange() -> None:
     assert exchange.answered.field("Retry-After") == "1"
 
 
-async def test_what_the_framing_guard_refuses_has_the_envelope_too() -> None:
+def test_what_the_framing_guard_refuses_has_the_envelope_too() -> None:
     assert [status for status, _ in edge_refusals()] == [400, 408, 431, 501, 505]
     for status, body in edge_refusals():
         error = json.loads(body)["error"]
@@ -133,7 +133,7 @@ def events(stream: bytes) -> Iterator[tuple[str, str]]:
         yield (names or ["message"])[0], "\n".join(value for name, _, value in lines if name == "data")
 
 
-async def test_a_broken_openai_stream_ends_with_an_event_that_sdks_raise_on() -> None:
+def test_a_broken_openai_stream_ends_with_an_event_that_sdks_raise_on() -> None:
     codes = []
     for event in break_events(Dialect.OPENAI):
         [(name, data)] = events(event)
@@ -143,7 +143,7 @@ async def test_a_broken_openai_stream_ends_with_an_event_that_sdks_raise_on() ->
     assert codes == ["backend_error", "request_timeout", "request_timeout", "backend_unavailable"]
 
 
-async def test_a_broken_anthropic_stream_ends_with_an_error_event() -> None:
+def test_a_broken_anthropic_stream_ends_with_an_error_event() -> None:
     types = []
     for event in break_events(Dialect.ANTHROPIC):
         [(name, data)] = events(event)

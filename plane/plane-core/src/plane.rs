@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 /// What every connection needs at hand.
 pub struct Context {
     pub events: Events,
+    pub bodies: Arc<Bodies>,
     pub lanes: Lanes,
     pub peers: Peers,
     last_handle: AtomicU64,
@@ -77,7 +78,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(5);
 const OWN_ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 impl Plane {
-    /// Starts the thread. `peer_door` holds the rules for what peers send over their links.
+    /// Starts the thread. `peer_door` holds the rules for what peers send over their links;
+    /// `bodies_bytes_max` bounds the request bodies of all listeners together.
     pub fn start(peers: PeersConfig, peer_door: DoorSpec, pool: PoolLimits) -> io::Result<Plane> {
         let events = Events::new()?;
         let stop = CancellationToken::new();

@@ -7,10 +7,9 @@ mod accept;
 mod door;
 mod io;
 mod read;
+mod reply;
 mod serve;
 mod watch;
-#[cfg(test)]
-mod watch_tests;
 mod write;
 
 pub use accept::{accept_peers, accept_tcp};

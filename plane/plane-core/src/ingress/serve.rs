@@ -2,18 +2,15 @@
 
 use super::{
     door::Door,
+    io::ServerIo,
     read::{self, Next},
     watch::Watch,
-    write::{self, Sent},
 };
 use crate::{
-    digest::digest,
-    events::Event,
-    exchange::{self, Arrival, Ending, Mailbox, Outcome, Problem, Reply, ReplyBody},
-    http1::{
-        Refused, RequestHead,
-        write::{put_field, put_length, put_status_line},
-    },
+    bodies::Held,
+    digest::{Digest, DigestError, digest},
+    exchange::{self, Arrival, Ending, Mailbox, Problem},
+    http1::RequestHead,
     peers::{Conn, Inbound},
     plane::Context,
 };
@@ -23,10 +20,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
-    time::timeout,
-};
+use tokio::time::timeout;
 
 /// Who is at the other end.
 #[derive(Clone)]
@@ -56,14 +50,15 @@ impl Who {
 }
 
 /// What is read and thrown away after an answer that came before the request's end, so that the
-/// client reads the answer instead of a reset.
-const DRAINED_BYTES_MAX: usize = 32 * 1024 * 1024;
-const DRAIN_WITHIN: Duration = Duration::from_secs(5);
+/// client reads the answer instead of a reset: in all, and until it is silent for so long.
+const DRAINED_BYTES_MAX: usize = 256 * 1024 * 1024;
+const DRAIN_WITHIN: Duration = Duration::from_secs(30);
+const DRAIN_SILENCE: Duration = Duration::from_secs(5);
 
-pub async fn serve<IO>(io: IO, context: Arc<Context>, door: Arc<Door>, who: Who)
-where
-    IO: AsyncRead + AsyncWrite + Unpin,
-{
+/// A body up to this is looked at on the plane's own thread; a longer one would hold up the others.
+const DIGEST_HERE_BYTES_MAX: usize = 256 * 1024;
+
+pub async fn serve<IO: ServerIo>(io: IO, context: Arc<Context>, door: Arc<Door>, who: Who) {
     let watch = Watch::new(&who);
     let mut served = Served {
         io,
@@ -75,14 +70,8 @@ where
     };
     let mut is_fresh = true;
     loop {
-        let next = read::next_head(
-            &mut served.io,
-            &mut served.buf,
-            &served.door,
-            is_fresh,
-            &mut served.watch,
-        )
-        .await;
+        let Served { io, buf, watch, .. } = &mut served;
+        let next = read::next_head(io, buf, &served.door, is_fresh, watch).await;
         is_fresh = false;
         let after = match next {
             Next::Request(head) => served.answer(*head).await,
@@ -93,6 +82,7 @@ where
             After::KeepAlive => {}
             After::Close => return served.close(false).await,
             After::DrainAndClose => return served.close(true).await,
+            After::Cut => return served.io.cut(),
             // Dropping resets a substream and closes a socket.
             After::Drop => return,
         }
@@ -100,53 +90,50 @@ where
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum After {
+pub(super) enum After {
     KeepAlive,
     Close,
+    /// The client may still be sending.
     DrainAndClose,
+    /// Even the end of the connection must not look like the proper end of the answer.
+    Cut,
     Drop,
 }
 
-struct Served<IO> {
-    io: IO,
-    buf: BytesMut,
-    watch: Watch,
-    context: Arc<Context>,
-    door: Arc<Door>,
-    who: Who,
+pub(super) struct Served<IO> {
+    pub io: IO,
+    /// What has been read and belongs to no request yet.
+    pub buf: BytesMut,
+    pub watch: Watch,
+    pub context: Arc<Context>,
+    pub door: Arc<Door>,
+    pub who: Who,
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin> Served<IO> {
+impl<IO: ServerIo> Served<IO> {
     async fn answer(&mut self, head: RequestHead) -> After {
         let arrived_at = Instant::now();
         let context = self.context.clone();
         let _live = context.begin();
-        let body = match read::body(
-            &mut self.io,
-            &mut self.buf,
-            &head,
-            &self.door,
-            &mut self.watch,
-        )
-        .await
-        {
-            Some(body) => body,
-            None => return After::Drop,
+        let mut held = Held::nothing(&context.bodies);
+        let Served {
+            io,
+            buf,
+            watch,
+            door,
+            ..
+        } = self;
+        let Some(body) = read::body(io, buf, &head, door, &mut held, watch).await else {
+            return After::Drop;
         };
-        let arrival = Arc::new(self.arrival(head, body, arrived_at));
+        let arrival = Arc::new(self.arrival(head, body, held, arrived_at).await);
         let standing = self.door.standing_for(&arrival.head.path);
         let mut ending = Ending::new(self.context.events.clone(), arrival.clone());
         let reply = {
-            let Served {
-                io,
-                buf,
-                watch,
-                context,
-                ..
-            } = self;
+            let Served { io, buf, watch, .. } = self;
             // A client that stopped short of its body has closed its side: that is no news.
             let watches = !(watch.has_fin() && arrival.peer.is_none());
-            let run = exchange::run(context, &arrival, standing.as_deref(), &mut ending);
+            let run = exchange::run(&context, &arrival, standing.as_deref(), &mut ending);
             tokio::select! {
                 biased;
                 reply = run => reply,
@@ -159,10 +146,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Served<IO> {
         }
     }
 
-    fn arrival(
+    async fn arrival(
         &mut self,
         head: RequestHead,
         body: Result<Bytes, Problem>,
+        held: Held,
         arrived_at: Instant,
     ) -> Arrival {
         let (body, problem) = match body {
@@ -171,7 +159,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Served<IO> {
         };
         let wants_digest =
             self.door.spec.digests_bodies && problem.is_none() && &head.method[..] == b"POST";
-        let digest = wants_digest.then(|| digest(&body));
+        let digest = if wants_digest {
+            Some(digest_of(&body).await)
+        } else {
+            None
+        };
         Arrival {
             handle: self.context.next_handle(),
             listener: self.door.spec.name.clone(),
@@ -184,137 +176,27 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Served<IO> {
             head,
             body,
             problem,
+            held,
             arrived_at,
             mailbox: Mailbox::default(),
         }
     }
 
-    async fn send(&mut self, arrival: &Arrival, reply: Reply, mut ending: Ending) -> After {
-        let request = &arrival.head;
-        let Reply {
-            mut head,
-            status,
-            body,
-        } = reply;
-        let keeps = request.keep_alive && arrival.problem.is_none() && !self.door.is_closing();
-        let (sent, keeps) = match body {
-            ReplyBody::Whole(body) => {
-                finish_head(
-                    &mut head,
-                    status,
-                    Length::Known(body.len() as u64),
-                    keeps,
-                    request.is_http11,
-                );
-                let body = if &request.method[..] == b"HEAD" {
-                    Bytes::new()
-                } else {
-                    body
-                };
-                (
-                    write::whole(&mut self.io, head, body, &self.door).await,
-                    keeps,
-                )
-            }
-            ReplyBody::Stream(mut body) => {
-                let length = if request.is_http11 {
-                    Length::Chunked
-                } else {
-                    Length::UntilClose
-                };
-                let keeps = keeps && request.is_http11;
-                finish_head(&mut head, status, length, keeps, request.is_http11);
-                let Served {
-                    io,
-                    buf,
-                    watch,
-                    door,
-                    ..
-                } = self;
-                let sent = write::stream(
-                    io,
-                    buf,
-                    watch,
-                    head,
-                    request.is_http11,
-                    &mut body,
-                    &mut ending,
-                    door,
-                )
-                .await;
-                if let Some(usage) = body.usage() {
-                    ending.metered(usage);
-                }
-                ending.finish(match sent {
-                    Sent::Whole => Outcome::Answered,
-                    Sent::Broken(kind) => Outcome::Broken(kind),
-                    Sent::Gone => Outcome::ClientLeft,
-                });
-                (sent, keeps)
-            }
-        };
-        match sent {
-            Sent::Gone => {
-                ending.finish(Outcome::ClientLeft);
-                After::Drop
-            }
-            // A client gets the error event and then an end that is plainly not the proper one; a
-            // router gets a reset.
-            Sent::Broken(_) if self.who.link.is_none() => After::Close,
-            Sent::Broken(_) => After::Drop,
-            Sent::Whole if arrival.problem.is_some() => After::DrainAndClose,
-            Sent::Whole if keeps => After::KeepAlive,
-            Sent::Whole => After::Close,
-        }
-    }
-
-    /// Answers what the guard refused. Nothing was under way, so nobody else is asked.
-    async fn refuse(&mut self, refused: Refused) -> After {
-        self.context.events.push(Event::Rejected {
-            listener: self.door.spec.name.clone(),
-            client: self.who.client.to_string(),
-            status: refused.status,
-            reason: refused.reason,
-        });
-        let body = self
-            .door
-            .spec
-            .refusals
-            .iter()
-            .find(|(status, _)| *status == refused.status)
-            .map(|(_, body)| body.clone());
-        let body = body.unwrap_or_default();
-        let mut head = BytesMut::with_capacity(256);
-        put_status_line(&mut head, refused.status);
-        if !body.is_empty() {
-            put_field(&mut head, b"content-type", b"application/json");
-        }
-        for (name, value) in self.door.spec.standing_fields.iter() {
-            put_field(&mut head, name, value);
-        }
-        finish_head(
-            &mut head,
-            refused.status,
-            Length::Known(body.len() as u64),
-            false,
-            true,
-        );
-        match write::whole(&mut self.io, head, body, &self.door).await {
-            Sent::Whole => After::DrainAndClose,
-            _ => After::Drop,
-        }
-    }
-
     async fn close(&mut self, drains: bool) {
-        if self.io.shutdown().await.is_err() || !drains || self.watch.has_fin() {
+        let ending = tokio::io::AsyncWriteExt::shutdown(&mut self.io);
+        let ended = timeout(self.door.spec.write_within, ending).await;
+        // Closing over unread bytes would be a reset, and that could overtake the answer.
+        let drains = drains || !self.buf.is_empty();
+        if !matches!(ended, Ok(Ok(()))) || !drains || self.watch.has_fin() {
             return;
         }
         let draining = async {
             let mut left = DRAINED_BYTES_MAX;
             while left > 0 {
                 self.buf.clear();
-                match read::fill(&mut self.io, &mut self.buf).await {
-                    Ok(n) if n > 0 => left = left.saturating_sub(n),
+                let reading = read::fill(&mut self.io, &mut self.buf);
+                match timeout(DRAIN_SILENCE, reading).await {
+                    Ok(Ok(n)) if n > 0 => left = left.saturating_sub(n),
                     _ => return,
                 }
             }
@@ -323,24 +205,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Served<IO> {
     }
 }
 
-enum Length {
-    Known(u64),
-    Chunked,
-    UntilClose,
-}
-
-/// Adds framing and `Connection`, and ends the head.
-fn finish_head(head: &mut BytesMut, status: u16, length: Length, keeps: bool, is_http11: bool) {
-    match length {
-        Length::Known(_) if status == 204 || status == 304 => {}
-        Length::Known(bytes) => put_length(head, bytes),
-        Length::Chunked => put_field(head, b"transfer-encoding", b"chunked"),
-        Length::UntilClose => {}
+async fn digest_of(body: &Bytes) -> Result<Digest, DigestError> {
+    if body.len() <= DIGEST_HERE_BYTES_MAX {
+        return digest(body);
     }
-    match (keeps, is_http11) {
-        (true, true) => {}
-        (true, false) => put_field(head, b"connection", b"keep-alive"),
-        (false, _) => put_field(head, b"connection", b"close"),
+    let elsewhere = body.clone();
+    match tokio::task::spawn_blocking(move || digest(&elsewhere)).await {
+        Ok(digest) => digest,
+        // The thread did not get to it; here it costs the others some time, and no more.
+        Err(_) => digest(body),
     }
-    head.extend_from_slice(b"\r\n");
 }

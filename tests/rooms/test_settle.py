@@ -1,0 +1,191 @@
+"""What is booked at the end of a request, for whoever counts and for the agent."""
+
+from typing import Final
+
+import pytest
+from structlog.testing import capture_logs
+from tests.core.making import MODEL, A, B, Book, at
+from tests.fakes.clock import VirtualClock
+from tests.fakes.exchange import REQUEST_ID, FakeFinished, FakeUsage
+from tests.fakes.recorder import RecordingRecorder
+
+from hivenet_router.core.agent import Agent
+from hivenet_router.core.attempts import Busy, Failure, LinkDead, StreamBroken, TimedOut
+from hivenet_router.core.backend_errors import BackendFailure
+from hivenet_router.core.clock import Monotonic
+from hivenet_router.core.refusals import reason
+from hivenet_router.names.errors import ErrorCode
+from hivenet_router.router.forward import Failed, Served
+from hivenet_router.router.refuse import Refusal
+from hivenet_router.router.settle import SettlingRoom, Visit, status_of
+
+USAGE: Final = FakeUsage(11, 5)
+
+
+class Stepped(VirtualClock):
+    """Stands still until it is set."""
+
+    seconds = 0.0
+
+    def now(self) -> Monotonic:
+        return at(self.seconds)
+
+
+class Desk:
+    """A settling room with one agent."""
+
+    def __init__(self) -> None:
+        self.book = Book()
+        self.agent = self.book.join(A)
+        self.recorder = RecordingRecorder()
+        self.room = SettlingRoom(VirtualClock(), self.recorder)
+
+    def served(self, outcome: str, *, status: int = 200, first_byte_s: float = 1.0) -> tuple[str, int]:
+        finished = FakeFinished(outcome, status, USAGE, first_byte_s)
+        visit = Visit(REQUEST_ID, MODEL, "default", self.agent, Served(finished, 0.5), finished=finished)
+        return self.settled(visit)
+
+    def settled(self, visit: Visit) -> tuple[str, int]:
+        status = self.room.settle(visit, 3.0)
+        [end] = self.recorder.ends
+        assert (end.status, end.duration_s) == (status, 3.0)
+        return end.outcome, status
+
+
+def counts(agent: Agent) -> tuple[int, int, int]:
+    outcomes = agent.outcomes
+    return outcomes.successes, outcomes.failures, outcomes.consecutive_failures
+
+
+async def test_a_served_request_counts_for_its_agent_with_tokens_and_round_trip() -> None:
+    desk = Desk()
+    assert desk.served("answered") == ("served", 200)
+    assert counts(desk.agent) == (1, 0, 0)
+    assert (desk.agent.outcomes.input_tokens, desk.agent.outcomes.output_tokens) == (11, 5)
+    assert desk.agent.outcomes.srtt_s == 0.5
+    [end] = desk.recorder.ends
+    assert (end.agent, end.was_routed, end.input_tokens, end.output_tokens) == (desk.agent, True, 11, 5)
+    assert end.first_byte_s == 1.0
+
+
+@pytest.mark.parametrize("outcome", ["backend_lost", "stream_idle"])
+async def test_a_stream_that_the_agent_broke_off_counts_against_it(outcome: str) -> None:
+    desk = Desk()
+    assert desk.served(outcome) == ("stream_cut", 200)
+    assert counts(desk.agent) == (0, 1, 1)
+
+
+async def test_a_stream_that_broke_with_the_link_is_no_step_of_the_agents_streak() -> None:
+    desk = Desk()
+    desk.book.registry.link_down(A)
+    assert desk.served("backend_lost") == ("stream_cut", 200)
+    assert counts(desk.agent) == (0, 1, 0)
+
+
+@pytest.mark.parametrize("outcome", ["stream_overtime", "stream_aborted", "aborted"])
+async def test_a_stream_that_the_router_ended_is_cut_but_nobodys_fault(outcome: str) -> None:
+    desk = Desk()
+    assert desk.served(outcome) == ("stream_cut", 200)
+    assert counts(desk.agent) == (0, 0, 0)
+
+
+async def test_a_client_that_leaves_in_the_middle_counts_for_and_against_nobody() -> None:
+    desk = Desk()
+    assert desk.served("client_left") == ("client_gone", 200)
+    assert counts(desk.agent) == (0, 0, 0)
+    [end] = desk.recorder.ends
+    assert (end.agent, end.output_tokens) == (desk.agent, 5)
+
+
+async def test_a_client_that_leaves_before_an_answer_is_counted_with_499() -> None:
+    desk = Desk()
+    visit = Visit(REQUEST_ID, MODEL, "default", desk.agent, finished=FakeFinished("client_left"))
+    assert desk.settled(visit) == ("client_gone", 499)
+    [end] = desk.recorder.ends
+    assert (end.agent, end.was_routed) == (None, True)
+    assert counts(desk.agent) == (0, 0, 0)
+
+
+async def test_a_refusal_is_counted_under_its_code_even_if_nothing_is_known_of_its_delivery() -> None:
+    desk = Desk()
+    refusal = Refusal(reason(ErrorCode.QUEUE_FULL, ""))
+    assert desk.settled(Visit(REQUEST_ID, MODEL, "default", refusal=refusal)) == ("queue_full", 503)
+    [end] = desk.recorder.ends
+    assert (end.agent, end.was_routed, end.first_byte_s) == (None, False, 0.0)
+
+
+async def test_a_refusal_that_its_client_did_not_wait_for_is_a_client_gone() -> None:
+    desk = Desk()
+    refusal = Refusal(reason(ErrorCode.QUEUE_FULL, ""))
+    finished = FakeFinished("client_left", 503)
+    assert desk.settled(Visit(REQUEST_ID, refusal=refusal, finished=finished)) == ("client_gone", 499)
+
+
+@pytest.mark.parametrize("finished", [None, FakeFinished("aborted")])
+async def test_a_request_that_the_stopping_router_ends_is_no_client_gone(finished: FakeFinished | None) -> None:
+    desk = Desk()
+    visit = Visit(REQUEST_ID, MODEL, "default", desk.agent, finished=finished)
+    assert desk.settled(visit) == ("no_agents_available", 503)
+
+
+async def test_an_exhausted_policy_is_counted_once_and_logged_with_what_emptied_it() -> None:
+    desk = Desk()
+    refusal = Refusal(reason(ErrorCode.NO_CAPACITY, "full"), exhausted_by="6 capacity")
+    with capture_logs() as logs:
+        desk.settled(Visit(REQUEST_ID, MODEL, "default", refusal=refusal, finished=FakeFinished("responded", 503)))
+    assert desk.recorder.exhausted == [(MODEL, "default")]
+    [line] = logs
+    assert (line["event"], line["log_level"], line["emptied_by"]) == ("policy_exhausted", "warning", "6 capacity")
+    assert line["request_id"] == REQUEST_ID
+
+
+async def test_a_refusal_before_the_policy_exhausts_none() -> None:
+    desk = Desk()
+    refusal = Refusal(reason(ErrorCode.REQUEST_INVALID, "no model"))
+    desk.settled(Visit(REQUEST_ID, refusal=refusal))
+    assert desk.recorder.exhausted == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "counted"),
+    [
+        (StreamBroken(), (0, 1, 1)),
+        (TimedOut(), (0, 1, 1)),
+        (LinkDead(), (0, 1, 0)),
+        (Busy(), (0, 0, 0)),
+        (BackendFailure(reason(ErrorCode.BACKEND_ERROR, "")), (0, 1, 1)),
+        (BackendFailure(reason(ErrorCode.INVALID_PARAMETER, "")), (0, 0, 0)),
+        (BackendFailure(reason(ErrorCode.CONTEXT_LENGTH_EXCEEDED, "")), (0, 0, 0)),
+    ],
+)
+async def test_what_a_failed_attempt_says_about_its_agent(failure: Failure, counted: tuple[int, int, int]) -> None:
+    desk = Desk()
+    desk.room.attempt_failed(desk.agent, "default", Failed(failure, 0.25))
+    assert counts(desk.agent) == counted
+    assert desk.recorder.failed == [(A, "default")]
+
+
+async def test_a_dead_link_is_counted_once_for_all_requests_on_it() -> None:
+    desk = Desk()
+    other = desk.book.join(B)
+    clock = Stepped()
+    room = SettlingRoom(clock, desk.recorder)
+    for agent, seconds in ((desk.agent, 0.0), (desk.agent, 1.9), (other, 1.9), (desk.agent, 2.0), (desk.agent, 3.9)):
+        clock.seconds = seconds
+        room.attempt_failed(agent, "default", Failed(LinkDead(), 0.0))
+    assert desk.recorder.link_resets == [(MODEL, "forward_failure")] * 3
+
+
+@pytest.mark.parametrize(
+    ("finished", "status"),
+    [
+        (FakeFinished("responded", 404), 404),
+        (FakeFinished("answered", 200, first_byte_s=1.0), 200),
+        (FakeFinished("client_left"), 499),
+        (FakeFinished("client_left", 404), 499),
+        (FakeFinished("client_left", 200, first_byte_s=1.0), 200),
+        (FakeFinished("aborted"), 503),
+    ],
+)
+def test_the_status_that_an_exchange_is_counted_with(finished: FakeFinished, status: int) -> None:
+    assert status_of(finished) == status

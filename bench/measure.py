@@ -1,11 +1,13 @@
 """What does one load on one target give?
 
 CPU time is read before and after the load and divided by all it sent, so that what runs before the window and after it
-is counted on both sides.
+is counted on both sides. What the machine did beside the load is kept with the sample: it tells how far to trust it.
 """
 
+import resource
 import select
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,11 +15,11 @@ from typing import Final
 import msgspec
 
 from bench.cases import Case
-from bench.programs import Program, Trouble
+from bench.programs import Program, Trouble, machine_cpu_s
 from bench.targets import MODEL, Target, Tools
 
-_LOAD_LONGER_S: Final = 30.0
-"""How much longer than its window a load may take."""
+_LOAD_LONGER_S: Final = 60.0
+"""How much longer than its window a load may take, with its beginning and its end."""
 _HOLD_S: Final = 60.0
 
 
@@ -45,7 +47,11 @@ class HoldReport(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One run. Times are of a unit (request or chunk); `held_kib` is the router's memory per idle connection."""
+    """One run.
+
+    Times are of a unit (request or chunk); `held_kib` is the router's memory per idle connection; `others_cpus` is how
+    many CPUs were busy with something else.
+    """
 
     per_s: float = 0.0
     p50_us: float = 0.0
@@ -57,6 +63,7 @@ class Sample:
     rss_router_mib: float = 0.0
     rss_agents_mib: float = 0.0
     held_kib: float = 0.0
+    others_cpus: float = 0.0
     errors: dict[str, int] | None = None
 
 
@@ -68,9 +75,10 @@ def measure(case: Case, target: Target, tools: Tools, seconds: float) -> Sample:
     if case.counts == "connection":
         return _hold(case, target, tools)
     routers = [] if target.router is None else [target.router]
-    router_s, agents_s = _cpu_s(routers), _cpu_s(target.agents)
+    started_s, before = time.monotonic(), _used(routers, target)
     report = run_load(tools, target, case.load, seconds)
-    router_s, agents_s = _cpu_s(routers) - router_s, _cpu_s(target.agents) - agents_s
+    took_s, after = time.monotonic() - started_s, _used(routers, target)
+    used = after - before
     chunks = case.counts == "chunk"
     units = max(1, report.chunks_all if chunks else report.requests_all)
     return Sample(
@@ -79,10 +87,11 @@ def measure(case: Case, target: Target, tools: Tools, seconds: float) -> Sample:
         p99_us=report.chunk_delay_p99_us if chunks else report.latency_p99_us,
         ttft_p50_us=report.ttft_p50_us,
         ttft_p99_us=report.ttft_p99_us,
-        cpu_router_us=router_s / units * 1e6,
-        cpu_agents_us=agents_s / units * 1e6,
+        cpu_router_us=used.router_s / units * 1e6,
+        cpu_agents_us=used.agents_s / units * 1e6,
         rss_router_mib=_rss_mib(routers),
         rss_agents_mib=_rss_mib(target.agents),
+        others_cpus=max(0.0, used.machine_s - used.router_s - used.agents_s - used.load_s) / took_s,
         errors={kind: count for kind, count in report.errors.items() if count},
     )
 
@@ -104,8 +113,7 @@ def run_load(tools: Tools, target: Target, load: Sequence[str], seconds: float) 
 
 def _hold(case: Case, target: Target, tools: Tools) -> Sample:
     """Memory of the router with many idle connections open."""
-    if target.router is None:
-        return Sample()
+    assert target.router is not None, "only routers are asked"
     before_kib = target.router.rss_kib()
     argv = [str(tools.load), "--target", target.address, "--seconds", str(_HOLD_S), *case.load]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as load:
@@ -129,10 +137,34 @@ def _hold(case: Case, target: Target, tools: Tools) -> Sample:
     )
 
 
-def _cpu_s(programs: Sequence[Program]) -> float:
-    for program in programs:
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """Seconds of CPU time; `load_s` is that of engine and load generator."""
+
+    router_s: float
+    agents_s: float
+    load_s: float
+    machine_s: float
+
+    def __sub__(self, before: "_Used") -> "_Used":
+        return _Used(
+            self.router_s - before.router_s,
+            self.agents_s - before.agents_s,
+            self.load_s - before.load_s,
+            self.machine_s - before.machine_s,
+        )
+
+
+def _used(routers: Sequence[Program], target: Target) -> _Used:
+    for program in (target.engine, *routers, *target.agents):
         program.check()
-    return sum(program.cpu_s() for program in programs)
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return _Used(
+        router_s=sum(program.cpu_s() for program in routers),
+        agents_s=sum(program.cpu_s() for program in target.agents),
+        load_s=target.engine.cpu_s() + ended.ru_utime + ended.ru_stime,
+        machine_s=machine_cpu_s(),
+    )
 
 
 def _rss_mib(programs: Sequence[Program]) -> float:

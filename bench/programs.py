@@ -63,6 +63,12 @@ class Program:
         return f"its last words:\n{tail}"
 
 
+def machine_cpu_s() -> float:
+    """Seconds of CPU time that all programs of this machine have used."""
+    user, nice, system, _idle, _io_wait, irq, soft_irq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + system + irq + soft_irq + steal) / _TICKS_PER_S
+
+
 class Programs:
     """All that one part of the run has started."""
 

@@ -58,11 +58,19 @@ def as_markdown(cases: Sequence[Case], samples: Samples) -> str:
     """The tables of all that was measured."""
     loads = [case for case in cases if case.counts != "connection"]
     idle = [case for case in cases if case.counts == "connection"]
-    parts = [_load_table(loads, samples)] if loads else []
+    parts = [_others(loads, samples), _load_table(loads, samples)] if loads else []
     if streams := [case for case in loads if case.counts == "chunk"]:
         parts.append(_first_chunk_table(streams, samples))
     parts.append(_memory_table(loads, idle, samples))
     return "\n\n".join(parts)
+
+
+def _others(cases: Sequence[Case], samples: Samples) -> str:
+    busy = [sample.others_cpus for case in cases for name in _ALL for sample in samples.get((case.name, name), [])]
+    return (
+        f"Other work kept {median(busy):.1f} CPUs busy while measuring (median; {max(busy):.1f} at most): the less, "
+        "the more these figures mean."
+    )
 
 
 def _load_table(cases: Sequence[Case], samples: Samples) -> str:

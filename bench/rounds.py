@@ -44,11 +44,13 @@ def _one_round(
 ) -> None:
     for case in cases:
         for target in targets:
+            if case.counts == "connection" and target.router is None:
+                continue
             sample = measure(case, target, tools, seconds)
             samples.setdefault((case.name, target.name), []).append(sample)
             rate = f"{sample.per_s:,.0f} {case.counts}s" + ("" if case.counts == "connection" else "/s")
             sys.stderr.write(f"{words}: {case.name}, {target.name}: {rate}\n")
 
 
-def _agents(case: Case) -> int:
+def _agents(case: Case) -> tuple[int, int]:
     return case.agents

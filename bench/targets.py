@@ -26,6 +26,7 @@ class Target:
 
     name: Name
     address: str
+    engine: Program
     router: Program | None = None
     agents: tuple[Program, ...] = ()
 
@@ -41,21 +42,22 @@ class Tools:
     original: Path | None
 
 
-def start_all(programs: Programs, tools: Tools, agents: int) -> list[Target]:
-    """The engine, and each target before it with `agents` agents.
+def start_all(programs: Programs, tools: Tools, agents: tuple[int, int]) -> list[Target]:
+    """The engine, and each target before it: our router and the original, each with its number of `agents`.
 
     Raises: Trouble when one does not come up.
     """
     address = f"127.0.0.1:{programs.free_port()}"
     engine = programs.start("engine", [str(tools.engine), "--listen", address, "--model", MODEL])
     programs.wait("the engine answers a chat", lambda: _answers(address), engine)
-    targets = [Target("direct", address), _start_ours(programs, tools, address, agents)]
+    engine_url = f"http://{address}"
+    targets = [Target("direct", address, engine), _start_ours(programs, tools, engine, engine_url, agents[0])]
     if tools.original is not None:
-        targets.append(_start_original(programs, tools.original, address, agents))
+        targets.append(_start_original(programs, tools.original, engine, engine_url, agents[1]))
     return targets
 
 
-def _start_ours(programs: Programs, tools: Tools, engine: str, agents: int) -> Target:
+def _start_ours(programs: Programs, tools: Tools, engine: Program, engine_url: str, agents: int) -> Target:
     http, grpc, metrics = (f"127.0.0.1:{programs.free_port()}" for _ in range(3))
     secret = _secret(programs)
     limits = [word for name, value in _LIMITS for word in (f"--{name}", value)]
@@ -67,13 +69,12 @@ def _start_ours(programs: Programs, tools: Tools, engine: str, agents: int) -> T
             "--disk-db-path", "store", "--audit-log-path", "audit.jsonl", "--log-format", "json", *limits,
         ],
     )  # fmt: skip
-
     programs.wait("the router started", lambda: '"router_started"' in router.said(), router)
     behind = tuple(
         programs.start(
             f"agent {number}",
             [
-                str(tools.agent), "--engine", "vllm", "--backend-url", f"http://{engine}", "--router-grpc", grpc,
+                str(tools.agent), "--engine", "vllm", "--backend-url", engine_url, "--router-grpc", grpc,
                 "--jwt-secret-file", secret, "--identity-path", "agent.key", "--capacity", _CAPACITY,
                 "--log-format", "json",
             ],
@@ -82,10 +83,10 @@ def _start_ours(programs: Programs, tools: Tools, engine: str, agents: int) -> T
     )  # fmt: skip
     _wait_registered(programs, router, '"agent_registered"', agents)
     programs.wait("the router answers a chat", lambda: _answers(http), router)
-    return Target("ours", http, router, behind)
+    return Target("ours", http, engine, router, behind)
 
 
-def _start_original(programs: Programs, folder: Path, engine: str, agents: int) -> Target:
+def _start_original(programs: Programs, folder: Path, engine: Program, engine_url: str, agents: int) -> Target:
     http, grpc, metrics = (f"127.0.0.1:{programs.free_port()}" for _ in range(3))
     p2p = str(programs.free_port())
     secret = _secret(programs)
@@ -104,7 +105,7 @@ def _start_original(programs: Programs, folder: Path, engine: str, agents: int) 
         programs.start(
             f"original agent {number}",
             [
-                str(folder / "agent"), "-engine", "vllm", "-backend-url", f"http://{engine}", "-router-grpc", grpc,
+                str(folder / "agent"), "-engine", "vllm", "-backend-url", engine_url, "-router-grpc", grpc,
                 "-router-p2p", f"/ip4/127.0.0.1/tcp/{p2p}", "-jwt-secret-file", secret,
                 "-identity-path", "agent.key", "-capacity", _CAPACITY,
             ],
@@ -113,7 +114,7 @@ def _start_original(programs: Programs, folder: Path, engine: str, agents: int) 
     )  # fmt: skip
     _wait_registered(programs, router, "Agent registered", agents)
     programs.wait("the original router answers a chat", lambda: _answers(http), router)
-    return Target("original", http, router, behind)
+    return Target("original", http, engine, router, behind)
 
 
 def _wait_registered(programs: Programs, router: Program, words: str, agents: int) -> None:

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias, final
 is_debug_build: bool
 
 _Fields: TypeAlias = list[tuple[bytes, bytes]]
-_Problem: TypeAlias = Literal["too_large", "incomplete", "bad_chunk", "slow"]
+_Problem: TypeAlias = Literal["too_large", "incomplete", "bad_chunk", "slow", "overloaded"]
 _FailureKind: TypeAlias = Literal["no_link", "busy", "connect", "reset", "timeout", "malformed", "status", "truncated"]
 _Outcome: TypeAlias = Literal[
     "answered", "responded", "client_left", "aborted", "backend_lost", "stream_idle", "stream_overtime", "stream_aborted"
@@ -39,6 +39,7 @@ class ForwardSpec:
         path_prefix: bytes = b"",
         drop_fields: list[bytes] = ...,
         set_fields: _Fields = ...,
+        default_fields: _Fields = ...,
         stream_fields: _Fields = ...,
         request_id_name: bytes = b"",
         idle_s: float,
@@ -53,8 +54,10 @@ class ForwardSpec:
         """`idle_s` bounds the silence inside a stream, `total_s` a whole stream. With `judge` a buffered answer waits
         for `release`. `needs_end_mark`: an event stream that ends without its dialect's end mark counts as broken.
         `break_events` are sent where a stream breaks off: backend lost, idle, overtime, aborted.
+        `set_fields` replace the client's, `default_fields` stand in where the client's are absent or dropped. Here and
+        in all other lists, fields that frame a body or name the hop (`Content-Length`, `Connection`, ...) are ignored.
 
-        Raises: ValueError for a header field that would break the head.
+        Raises: ValueError for a header field, host or path prefix that would break the head.
         """
 
 @final
@@ -141,7 +144,7 @@ class Arrived:
     def request_id(self) -> str: ...
     @property
     def problem(self) -> _Problem | None:
-        """Why the body is not there."""
+        """Why the body is not there; `overloaded`: the plane holds as many bytes of bodies as it may."""
     @property
     def age_s(self) -> float: ...
     @property
@@ -154,7 +157,8 @@ class Arrived:
     def digest(self) -> Digest | None: ...
     @property
     def digest_error(self) -> str | None: ...
-    def respond(self, status: int, fields: _Fields, body: bytes) -> bool: ...
+    def respond(self, status: int, fields: _Fields, body: bytes) -> bool:
+        """Raises: ValueError for a status outside 200 to 599, or a header field that would break the head."""
     def forward(
         self,
         attempt: int,
@@ -164,7 +168,8 @@ class Arrived:
         within_s: float,
         reply_fields: _Fields = ...,
         body: bytes | None = None,
-    ) -> bool: ...
+    ) -> bool:
+        """Raises: ValueError for a path with a blank or control character, or a field that would break the head."""
     def release(self) -> bool: ...
     def abort(self) -> bool: ...
 
@@ -335,8 +340,10 @@ class Plane:
         streams_max: int = 1024,
         pool_idle_max: int = 256,
         pool_age_max_s: float = 30.0,
+        bodies_bytes_max: int = 1_073_741_824,
     ) -> Plane:
-        """Starts the thread; `identity` is the 68-byte key file.
+        """Starts the thread; `identity` is the 68-byte key file. `bodies_bytes_max` bounds the request bodies of all
+        listeners together; each counts until its exchange is over and its `Arrived` is gone.
 
         Raises: OSError when it cannot start.
         """
@@ -354,9 +361,12 @@ class Plane:
     @staticmethod
     def peer(peer_id: str) -> Peer:
         """Raises: ValueError."""
-    def add_standing(self, prefix: bytes, to: Peer | Upstream, spec: ForwardSpec, *, cut: int | None = None) -> None:
+    def add_standing(
+        self, prefix: bytes, to: Peer | Upstream, spec: ForwardSpec, *, cut: int | None = None, within_s: float = 120.0
+    ) -> None:
         """What peers send under this prefix goes there at once, `cut` bytes of the path taken off (else the prefix);
-        only failures come up."""
+        only failures come up. `within_s` is the time to the first byte. A path with a `.` or `..` segment, encoded or
+        not, goes nowhere: its attempt fails as `malformed`."""
     def live(self) -> int:
         """Requests being served now, on all listeners."""
     def dial(self, token: int, peer_id: str, addresses: list[str], within_s: float) -> None: ...
@@ -370,7 +380,8 @@ class Plane:
         fields: _Fields,
         body: bytes,
         within_s: float,
-    ) -> None: ...
+    ) -> None:
+        """Raises: ValueError for a method, path, host or header field that would break the head."""
     def close_peer(self, peer_id: str) -> None: ...
     def close_doors(self) -> None:
         """No new connection and no further request on the HTTP listeners; what runs goes on."""

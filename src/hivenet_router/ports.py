@@ -220,6 +220,7 @@ class Finished(Protocol):
 class ForwardPlan:
     """How to forward: the part that is the same for many requests. Made once and passed again and again.
 
+    `set_fields` replace the client's, `default_fields` stand in where the client sent none or none that passes.
     `idle_s` bounds the silence inside a stream, `total_s` a whole stream. `needs_end_mark`: an event stream without its
     dialect's end mark counts as broken off. `break_events` end a stream that the backend lost, that was silent or
     running for too long, or that the router ends.
@@ -229,6 +230,7 @@ class ForwardPlan:
     path_prefix: bytes = b""
     drop_fields: tuple[bytes, ...] = ()
     set_fields: tuple[tuple[bytes, bytes], ...] = ()
+    default_fields: tuple[tuple[bytes, bytes], ...] = ()
     stream_fields: tuple[tuple[bytes, bytes], ...] = ()
     request_id_name: bytes = b""
     idle_s: float = 60.0

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tests.fakes.agent_world import FakeEngine, FakeNetwork, FakeRouter, peer_id
 
@@ -32,7 +32,7 @@ class RunningAgent:
     claims: Claims
     sessions: tuple[RouterSession, ...]
     stop: Stop
-    running: list[int] = field(default_factory=lambda: [0])
+    running: list[int]
     done: "asyncio.Task[None] | None" = None
 
     @property
@@ -58,7 +58,8 @@ async def agent_of(
     """The agent of these routers, each under its address; ended with the block, if it has not ended by then."""
     engine = engine or FakeEngine()
     network = FakeNetwork(routers, names)
-    reports, claims, stop = Reports(), Claims(), Stop()
+    running = [0]
+    reports, claims, stop = Reports(lambda: running[0]), Claims(), Stop()
     watch = BackendWatch(
         FACES[Engine.VLLM],
         health=engine,
@@ -83,13 +84,13 @@ async def agent_of(
         chance=lambda: 0.0,
     )
     sessions = tuple(RouterSession(_target(text), around) for text in targets or tuple(routers))
-    agent = RunningAgent(network, engine, watch, reports, claims, sessions, stop)
+    agent = RunningAgent(network, engine, watch, reports, claims, sessions, stop, running)
     agent.done = asyncio.create_task(
         serve(
             sessions,
             [watch.run()],
             reports=reports,
-            requests_running=lambda: agent.running[0],
+            requests_running=lambda: running[0],
             stop=stop,
             shutdown_timeout_s=shutdown_timeout_s,
         )

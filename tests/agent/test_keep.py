@@ -31,7 +31,8 @@ async def test_heartbeats_come_at_once_and_then_at_the_interval_the_router_asked
     _, first = one.heartbeats[0]
     assert (first.session_token, first.backend_healthy) == ("token-1", True)
     assert first.connected_routers == (one.peer_id,)
-    assert (first.inflight_total, first.slots_total) == (None, None)
+    assert (first.inflight_total, first.inflight_here) == (0, 0)
+    assert (first.slots_total, first.slots_here) == (None, None)
 
 
 @pytest.mark.parametrize("answer", [Reply(401, b"expired\n"), Reply(404, b"agent not found\n"), Reply(204, b"")])
@@ -199,18 +200,34 @@ async def test_a_router_hears_at_once_that_another_is_connected_or_gone() -> Non
     assert [each.connected_routers for _, each in one.heartbeats] == [(one.peer_id,), both, (one.peer_id,)]
 
 
-async def test_signals_are_pushed_once_there_is_something_to_say() -> None:
+async def test_signals_are_pushed_at_their_interval_whether_or_not_something_changed() -> None:
     one = router()
     async with agent_of({A: one}) as agent:
-        await asyncio.sleep(2.1)
-        assert not one.signals
+        await asyncio.sleep(1.1)
         agent.reports.engine = EngineSnapshot(running_requests=3.0)
+        agent.running[0] = 2
         await asyncio.sleep(1)
-    assert [at for at, _ in one.signals] == [2.5, 3.0]
-    said = decode_signals(one.signals[0][1])
-    assert said.session_token == "token-1"
-    assert said.backend_metrics == EngineSnapshot(running_requests=3.0)
-    assert said.hardware is None
+    assert [at for at, _ in one.signals] == [0.5, 1.0, 1.5, 2.0]
+    before, after = decode_signals(one.signals[1][1]), decode_signals(one.signals[2][1])
+    assert (before.session_token, before.backend_metrics, before.inflight_total) == ("token-1", None, 0)
+    assert (after.backend_metrics, after.inflight_total) == (EngineSnapshot(running_requests=3.0), 2)
+    assert after.hardware is None
+
+
+async def test_requests_in_flight_are_a_router_s_own_only_while_it_is_the_only_one() -> None:
+    """several-routers.md S-109; the data plane counts the requests of all routers together."""
+    one, two = router(1), router(2)
+    two.refuses = SessionFailed("down")
+    async with agent_of({A: one, B: two}) as agent:
+        agent.running[0] = 4
+        await asyncio.sleep(1.2)
+        alone = decode_signals(one.signals[-1][1])
+        two.refuses = None
+        await asyncio.sleep(2)
+    together = decode_signals(one.signals[-1][1])
+    assert (alone.inflight_total, alone.inflight_here) == (4, 4)
+    assert (together.inflight_total, together.inflight_here) == (4, None)
+    assert together.connected_routers == tuple(sorted((one.peer_id, two.peer_id)))
 
 
 async def test_signals_that_fail_cost_nothing() -> None:

@@ -43,6 +43,13 @@ def test_a_text_line_has_time_level_logger_event_and_fields_apart_by_tabs() -> N
     assert fields == 'router=r:1 why="no answer" in_s=0.50001'
 
 
+def test_a_list_is_written_as_a_list_is_typed() -> None:
+    out = io.StringIO()
+    set_up_logs("info", {}, "auto", to=out)
+    structlog.get_logger("router").info("router_started", grpc=["0.0.0.0:1", "[::]:1"], libp2p=[])
+    assert out.getvalue().rstrip("\n").split("\t")[-1] == 'grpc=0.0.0.0:1,[::]:1 libp2p=""'
+
+
 def test_a_json_line_begins_with_the_keys_that_every_line_has() -> None:
     out = io.StringIO()
     set_up_logs("info", {}, "json", to=out)

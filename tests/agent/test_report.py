@@ -15,6 +15,31 @@ async def test_a_snapshot_no_router_would_take_is_left_out_rather_than_lose_the_
     assert reports.signals("t") is None
 
 
+async def test_the_requests_in_flight_are_told_even_if_the_samples_cannot_be() -> None:
+    reports = Reports(lambda: 3)
+    reports.engine = EngineSnapshot(running_requests=float("nan"), avg_ttft_seconds=1.0)
+    reports.hardware = HardwareSnapshot(timestamp=2**63)
+    body = reports.signals("t")
+    assert body is not None
+    said = decode_signals(body)
+    assert (said.hardware, said.backend_metrics, said.inflight_total) == (None, None, 3)
+    assert decode_heartbeat(reports.heartbeat("t")).inflight_total == 3
+
+
+async def test_without_samples_and_without_a_count_there_is_nothing_to_push() -> None:
+    assert Reports().signals("t") is None
+    assert Reports(lambda: 0).signals("t") is not None
+
+
+async def test_an_engine_of_which_nothing_is_known_any_more_is_sent_as_such() -> None:
+    """A router keeps what it heard last, so silence would keep an old figure alive."""
+    reports = Reports()
+    reports.engine = EngineSnapshot()
+    body = reports.signals("t")
+    assert body is not None
+    assert b'"backend_metrics":{}' in body
+
+
 async def test_samples_travel_in_both_messages() -> None:
     reports = Reports()
     reports.hardware = HardwareSnapshot(timestamp=7)

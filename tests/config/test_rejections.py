@@ -252,7 +252,32 @@ def test_variables_of_the_other_program_and_of_kubernetes_are_no_surprise() -> N
         "HIVENET_ROUTER_PORT_8080_TCP_ADDR": "10.0.0.1",
         "HIVENET_ROUTER_SERVICE_PORT_HTTP": "80",
     }
-    assert good_router(env=env).warnings == ()
+    assert good_router("--p2p-listen-addr=0.0.0.0", env=env).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [(), ("--grpc-port=0.0.0.0:50051",), ("--grpc-port=[::]:1",), ("--grpc-port=gpu-1:1", "--p2p-listen-addr=::1")],
+)
+def test_a_link_that_listens_on_loopback_behind_an_open_grpc_port_is_told(argv: tuple[str, ...]) -> None:
+    (warning,) = good_router(*argv).warnings
+    assert "--p2p-listen-addr 0.0.0.0" in warning
+    assert "--p2p-announce-addr" in warning
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--p2p-listen-addr=0.0.0.0",),
+        ("--p2p-listen-addr=10.0.0.7",),
+        ("--p2p-announce-addr=/dns4/router.example.com/tcp/9000",),
+        ("--grpc-port=127.0.0.1:50051",),
+        ("--grpc-port=localhost:50051",),
+        ("--grpc-port=[::1]:50051",),
+    ],
+)
+def test_a_link_as_far_in_reach_as_the_grpc_port_is_nothing_to_remark_on(argv: tuple[str, ...]) -> None:
+    assert good_router(*argv).warnings == ()
 
 
 def test_a_router_starts_without_the_permission_for_an_open_admin_api() -> None:

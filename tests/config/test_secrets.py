@@ -54,7 +54,7 @@ def test_a_missing_secret_is_answered_with_how_to_make_one(program: Program) -> 
 
 def test_a_file_wins_over_the_variable_and_loses_its_white_space(write: Write) -> None:
     path = write(b"\n " + b"f" * 32 + b"\r\n")
-    settings = good_router("--jwt-secret-file", path)
+    settings = good_router("--jwt-secret-file", path, "--p2p-listen-addr", "0.0.0.0")
     assert settings.jwt_secret.reveal() == b"f" * 32
     assert settings.warnings == ()
 

@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 from hypothesis.strategies import SearchStrategy
-from tests.core.making import MODEL, OTHER_MODEL, START, A, B, C, described
+from tests.core.making import MODEL, OTHER_MODEL, START, A, B, C, at, described
 
-from hivenet_router.core.agent import Agent, Load, Report
+from hivenet_router.core.agent import LOAD_FRESH_S, Agent, Load, Report
 from hivenet_router.core.changes import CapacityFreed, Change
 from hivenet_router.core.ids import PeerId
 from hivenet_router.core.policy import BUILT_IN_STEP, choose
@@ -97,6 +97,12 @@ class RegistryMachine(RuleBasedStateMachine):
         load = Load(inflight, total, here)
         if self.registry.signals(peer, report=Report(load=load), now=START):
             self.plain[peer].load = load
+
+    @rule()
+    def reports_grow_old(self) -> None:
+        self.registry.forget_stale_loads(now=at(LOAD_FRESH_S + 1))
+        for plain in self.plain.values():
+            plain.load = Load()
 
     @rule(peer=peers)
     def fall_silent(self, peer: PeerId) -> None:

@@ -126,21 +126,38 @@ class FakeNetwork:
 
 
 class FakeEngine:
-    """An engine: ready or not, with models; `asked` lists the paths it was asked for, with times."""
+    """An engine: ready or not, with models and a metrics page; `asked` lists the paths it was asked for, with times."""
 
     def __init__(self, *models: str) -> None:
         self.models = list(models) or ["m"]
         self.status = 200
         self.ready_at = 0.0
         self.hangs = False
+        self.answers_after_s = 0.0
+        self.page = b""
+        self.page_status = 200
+        self.asking = 0
+        self.asking_max = 0
         self.asked: list[tuple[float, str]] = []
 
     async def get(self, path: str) -> Reply:
         self.asked.append((now(), path))
+        self.asking += 1
+        self.asking_max = max(self.asking, self.asking_max)
+        try:
+            return await self._answer(path)
+        finally:
+            self.asking -= 1
+
+    async def _answer(self, path: str) -> Reply:
         if self.hangs:
             await for_ever()
+        if self.answers_after_s:
+            await asyncio.sleep(self.answers_after_s)
         if now() < self.ready_at:
             raise RequestFailed("connection refused")
+        if path == "/metrics":
+            return Reply(self.page_status, self.page)
         if path == "/v1/models":
             return Reply(200, msgspec.json.encode({"data": [{"id": model} for model in self.models]}))
         return Reply(self.status, b"")

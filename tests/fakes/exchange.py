@@ -229,7 +229,7 @@ class FakeExchange(Exchange):
                 self._end("responded")
         return await self._over
 
-    async def until(self, something: "asyncio.Future[T]") -> None:
+    async def until(self, something: asyncio.Future[T]) -> None:
         """See `ports.Exchange`."""
         try:
             await asyncio.wait((self._over, something), return_when=asyncio.FIRST_COMPLETED)

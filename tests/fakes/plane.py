@@ -27,13 +27,19 @@ class FakePlane(DataPlane):
     `scripts` holds what each destination does, one entry an attempt; the last one stays in force.
     """
 
-    def __init__(self, listener: PlaneListener | None = None, peer_rules: DoorRules | None = None) -> None:
+    def __init__(
+        self,
+        listener: PlaneListener | None = None,
+        peer_rules: DoorRules | None = None,
+        *,
+        taken_addresses: set[str] | None = None,
+    ) -> None:
         self._listener = listener
         self._exchanges: list[FakeExchange] = []
         self._ports = iter(range(_FIRST_PORT, _FIRST_PORT + 100))
         self.peer_rules = peer_rules
         self.scripts: dict[Destination, list[Script]] = {}
-        self.taken_addresses: set[str] = set()
+        self.taken_addresses = set() if taken_addresses is None else taken_addresses
         """Hosts and multiaddrs that cannot be bound."""
         self.events: list[str] = []
         """What was asked of it, in order."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TypeVar
 
+import pytest
 from tests.core.making import MODEL, described
 from tests.fakes.clock import VirtualClock
 from tests.fakes.exchange import FakeArrived, FakeDigest, FakeExchange, Script
@@ -15,10 +16,12 @@ from hivenet_router.core.attempts import Attempts
 from hivenet_router.core.changes import CapacityFreed, Change
 from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.ids import ModelName, PeerId
+from hivenet_router.core.refusals import RefusalReason
 from hivenet_router.core.registry import Registry
 from hivenet_router.names.paths import CHAT_COMPLETIONS, INFERENCE_PATHS
 from hivenet_router.router.forward import ForwardLimits, ForwardRoom
 from hivenet_router.router.place import Placed, PlacingRoom
+from hivenet_router.router.refuse import Refusal
 from hivenet_router.router.settle import SettlingRoom
 from hivenet_router.router.stages import NOBODY_IN_PARTICULAR, Admitted, Request
 from hivenet_router.router.walk import House, walk
@@ -105,12 +108,12 @@ class Rooms:
 
     def place(
         self, exchange: FakeExchange, *, within_s: float = TIMEOUT_S, model: ModelName = MODEL
-    ) -> "asyncio.Task[Placed]":
+    ) -> asyncio.Task[Placed]:
         """Let the exchange's request look for a place."""
         admitted = self.admitted(exchange, model, within_s=within_s)
         return asyncio.create_task(self.placing.place(admitted, Attempts()))
 
-    def walk(self, exchange: FakeExchange) -> "asyncio.Task[int]":
+    def walk(self, exchange: FakeExchange) -> asyncio.Task[int]:
         """Let the exchange's request go the whole way."""
         return asyncio.create_task(walk(exchange, INFERENCE_PATHS[exchange.arrived.path], self.house))
 
@@ -126,13 +129,20 @@ class Rooms:
         )
 
 
+async def refusal_of(task: "asyncio.Task[Placed]") -> RefusalReason:
+    """Why the request gets no place."""
+    with pytest.raises(Refusal) as caught:
+        await task
+    return caught.value.reason
+
+
 async def turns(number: int = 20) -> None:
     """Let everything happen that can happen without time passing."""
     for _ in range(number):
         await asyncio.sleep(0)
 
 
-async def soon(work: Coroutine[None, None, T]) -> "asyncio.Task[T]":
+async def soon(work: Coroutine[None, None, T]) -> asyncio.Task[T]:
     """Begin it, and let it come as far as it can at once."""
     task = asyncio.create_task(work)
     await turns()

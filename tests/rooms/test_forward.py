@@ -44,9 +44,11 @@ async def test_a_request_goes_to_its_agent_and_no_longer_than_to_its_deadline() 
     exchange = rooms.chat()
     result = await forwarded(rooms, exchange, within_s=30.0)
     assert isinstance(result, Served)
-    assert (result.finished.outcome, result.head_s) == ("answered", pytest.approx(2.0))
+    assert result.finished.outcome == "answered"
+    assert result.head_s == pytest.approx(2.0)
     [attempt] = exchange.forwards
-    assert (attempt.to, attempt.target, attempt.within_s) == (A, b"/v1/chat/completions", pytest.approx(30.0))
+    assert (attempt.to, attempt.target) == (A, b"/v1/chat/completions")
+    assert attempt.within_s == pytest.approx(30.0)
     assert rooms.recorder.answered == [(A, "default")]
 
 

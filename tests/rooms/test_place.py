@@ -1,4 +1,4 @@
-"""Places: permit and slot together, waits and what ends them, the line and who stands outside it."""
+"""Places: permit and slot together, waits and what ends them. The full line is in `test_place_outside.py`."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,22 +6,15 @@ from collections.abc import Callable
 import pytest
 from tests.core.making import MODEL, OTHER_MODEL, A, B, described
 from tests.fakes.exchange import FakeExchange
-from tests.rooms.building import Rooms, turns
+from tests.rooms.building import Rooms, refusal_of, turns
 
 from hivenet_router.core.agent import Load, Report
 from hivenet_router.core.attempts import Attempts, TryAnother
 from hivenet_router.core.attempts import Busy as TurnedAway
-from hivenet_router.core.refusals import RefusalReason
 from hivenet_router.names.errors import ErrorCode
 from hivenet_router.ports import ClientGone
 from hivenet_router.router.place import Placed
 from hivenet_router.router.refuse import Refusal
-
-
-async def refusal_of(task: "asyncio.Task[Placed]") -> RefusalReason:
-    with pytest.raises(Refusal) as caught:
-        await task
-    return caught.value.reason
 
 
 async def test_a_placed_request_holds_a_slot_and_a_permit_until_the_end_of_its_block() -> None:
@@ -53,8 +46,10 @@ async def test_a_request_that_waits_for_a_slot_holds_no_permit() -> None:
         assert rooms.placing.permits_free == 1
         assert rooms.recorder.waiting[MODEL] == 1
         assert rooms.plane.eager
+    # At once, not only when the woken task comes to run.
+    assert rooms.recorder.waiting[MODEL] == 0
     with await waiting:
-        assert rooms.recorder.waiting[MODEL] == 0
+        pass
     assert rooms.is_at_rest
 
 
@@ -97,7 +92,9 @@ async def test_how_long_a_parked_request_waited_is_recorded() -> None:
         await asyncio.sleep(7)
     with await waiting:
         pass
-    assert rooms.recorder.waits == [(MODEL, pytest.approx(7.0))]
+    [(model, seconds)] = rooms.recorder.waits
+    assert model == MODEL
+    assert seconds == pytest.approx(7.0)
 
 
 async def test_one_that_comes_from_the_line_to_be_parked_is_counted_as_parked() -> None:
@@ -231,17 +228,17 @@ async def test_a_client_that_left_before_it_had_to_wait_does_not_wait() -> None:
     assert rooms.is_at_rest
 
 
-def hang_up(exchange: FakeExchange, task: "asyncio.Task[Placed]") -> None:
+def hang_up(exchange: FakeExchange, task: asyncio.Task[Placed]) -> None:
     exchange.leave()
 
 
-def cancel(exchange: FakeExchange, task: "asyncio.Task[Placed]") -> None:
+def cancel(exchange: FakeExchange, task: asyncio.Task[Placed]) -> None:
     task.cancel()
 
 
 @pytest.mark.parametrize("give_up", [hang_up, cancel])
 async def test_a_place_given_in_the_moment_in_which_its_request_gives_up_is_handed_on(
-    give_up: "Callable[[FakeExchange, asyncio.Task[Placed]], None]",
+    give_up: Callable[[FakeExchange, asyncio.Task[Placed]], None],
 ) -> None:
     rooms = Rooms()
     rooms.join(A)
@@ -301,128 +298,6 @@ async def test_waiters_of_another_model_are_not_counted() -> None:
             pass
 
 
-class TestFullLine:
-    """One permit, held; one request in the line; the next ones stand outside."""
-
-    async def test_a_request_waits_outside_for_the_enqueue_timeout_and_is_then_told_that_the_queue_is_full(
-        self,
-    ) -> None:
-        rooms = Rooms(forwards_max=1, queue_requests_max=1, enqueue_timeout_s=5.0)
-        rooms.join(A, capacity=9)
-        with await rooms.place(rooms.chat()):
-            in_line = rooms.place(rooms.chat())
-            await turns()
-            began = rooms.clock.now()
-            why = await refusal_of(rooms.place(rooms.chat()))
-            assert (why.code, why.status, why.retry_after_s) == (ErrorCode.QUEUE_FULL, 503, 1.0)
-            assert rooms.clock.now() - began == pytest.approx(5.0)
-        with await in_line:
-            pass
-        assert rooms.is_at_rest
-
-    async def test_it_waits_no_longer_than_to_its_deadline(self) -> None:
-        rooms = Rooms(forwards_max=1, queue_requests_max=0, enqueue_timeout_s=5.0)
-        rooms.join(A, capacity=9)
-        with await rooms.place(rooms.chat()):
-            began = rooms.clock.now()
-            why = await refusal_of(rooms.place(rooms.chat(), within_s=2.0))
-            assert why.code is ErrorCode.QUEUE_FULL
-            assert rooms.clock.now() - began == pytest.approx(2.0)
-        assert rooms.is_at_rest
-
-    async def test_without_an_enqueue_timeout_it_is_refused_at_once(self) -> None:
-        rooms = Rooms(forwards_max=1, queue_requests_max=0, enqueue_timeout_s=0.0)
-        rooms.join(A, capacity=9)
-        with await rooms.place(rooms.chat()):
-            began = rooms.clock.now()
-            assert (await refusal_of(rooms.place(rooms.chat()))).code is ErrorCode.QUEUE_FULL
-            assert rooms.clock.now() == began
-        assert rooms.is_at_rest
-
-    async def test_who_comes_in_from_outside_has_the_whole_time_to_the_deadline(self) -> None:
-        rooms = Rooms(forwards_max=1, queue_requests_max=1, enqueue_timeout_s=5.0)
-        rooms.join(A, capacity=9)
-        with await rooms.place(rooms.chat()):
-            leaving = rooms.chat()
-            in_line = rooms.place(leaving)
-            outside = rooms.place(rooms.chat())
-            await asyncio.sleep(4)
-            leaving.leave()
-            with pytest.raises(ClientGone):
-                await in_line
-            await asyncio.sleep(40)
-            assert not outside.done()
-        with await outside:
-            pass
-        assert rooms.is_at_rest
-
-    async def test_they_come_in_in_the_order_of_their_arrival_and_nobody_overtakes_them(self) -> None:
-        rooms = Rooms(forwards_max=1, queue_requests_max=1)
-        rooms.join(A, capacity=9)
-        served: list[int] = []
-
-        async def go(number: int) -> None:
-            with await rooms.place(rooms.chat()):
-                served.append(number)
-                await asyncio.sleep(0.1)
-
-        async with asyncio.TaskGroup() as group:
-            for number in range(4):
-                group.create_task(go(number))
-            await asyncio.sleep(0.15)
-            group.create_task(go(4))
-        assert served == [0, 1, 2, 3, 4]
-        assert rooms.is_at_rest
-
-    async def test_who_leaves_outside_makes_room_for_the_next(self) -> None:
-        rooms = Rooms(forwards_max=1, queue_requests_max=0)
-        rooms.join(A, capacity=9)
-        with await rooms.place(rooms.chat()):
-            leaving = rooms.chat()
-            left, stays = rooms.place(leaving), rooms.place(rooms.chat())
-            await turns()
-            leaving.leave()
-            with pytest.raises(ClientGone):
-                await left
-        with await stays:
-            pass
-        assert rooms.is_at_rest
-
-    async def test_a_place_that_comes_free_as_the_first_outside_gives_up_goes_to_the_second(self) -> None:
-        rooms = Rooms(forwards_max=1, queue_requests_max=0, enqueue_timeout_s=5.0)
-        rooms.join(A, capacity=9)
-        holder = await rooms.place(rooms.chat())
-        late = rooms.place(rooms.chat())
-        await asyncio.sleep(1)
-        staying = rooms.place(rooms.chat())
-        await turns()
-        asyncio.get_running_loop().call_at(rooms.clock.now() + 4.0, lambda: holder.__exit__(None, None, None))
-        assert (await refusal_of(late)).code is ErrorCode.QUEUE_FULL
-        with await staying:
-            pass
-        assert rooms.is_at_rest
-
-    async def test_a_retry_is_in_the_line_even_where_it_is_full(self) -> None:
-        rooms = Rooms(forwards_max=1, queue_requests_max=1)
-        rooms.join(A, capacity=9)
-        again = rooms.chat()
-        first = await rooms.place(again)
-        in_line, outside = rooms.place(rooms.chat()), rooms.place(rooms.chat())
-        await turns()
-        with first:
-            number = first.number
-        retry = asyncio.create_task(rooms.placing.place(rooms.admitted(again), Attempts(), earlier=number))
-        await turns()
-        with await in_line:
-            assert not retry.done()
-            assert not outside.done()
-        with await retry:
-            assert not outside.done()
-        with await outside:
-            pass
-        assert rooms.is_at_rest
-
-
 async def test_a_retry_keeps_the_place_that_its_request_had() -> None:
     rooms = Rooms()
     rooms.join(A)
@@ -455,6 +330,17 @@ async def test_after_a_wait_an_agent_that_was_full_is_asked_again() -> None:
     with await waiting as placed:
         assert placed.agent is agent
         assert placed.attempts.busy == frozenset()
+
+
+async def test_an_agent_that_is_full_of_what_others_sent_it_is_asked_again_after_a_second() -> None:
+    rooms = Rooms()
+    rooms.join(A, capacity=3)
+    verdict = Attempts().after(TurnedAway(), A)
+    assert isinstance(verdict, TryAnother)
+    began = rooms.clock.now()
+    with await rooms.placing.place(rooms.admitted(rooms.chat()), verdict.attempts):
+        assert rooms.clock.now() - began == pytest.approx(1.0)
+    assert rooms.is_at_rest
 
 
 async def test_when_the_router_stops_everybody_who_waits_is_told_so() -> None:

@@ -39,7 +39,8 @@ async def test_a_request_is_served_by_the_agent_of_its_model() -> None:
     assert exchange.answered is None
     [end] = rooms.recorder.ends
     assert (end.outcome, end.model, end.agent, end.tenant) == ("served", MODEL, agent, "default")
-    assert (end.input_tokens, end.output_tokens, end.duration_s) == (7, 3, pytest.approx(1.5))
+    assert (end.input_tokens, end.output_tokens) == (7, 3)
+    assert end.duration_s == pytest.approx(1.5)
     assert rooms.is_at_rest
 
 
@@ -158,17 +159,16 @@ async def test_with_one_agent_that_fails_its_error_is_told_and_not_that_nobody_i
 
 async def test_a_retry_waits_for_an_agent_that_is_full_and_comes_before_who_arrived_later() -> None:
     rooms = Rooms()
-    rooms.join(A, Fails("reset", after_s=5.0), Answers())
+    rooms.join(A, Fails("reset", after_s=5.0), Answers(head_after_s=30.0))
     rooms.join(B, Answers(head_after_s=10.0))
-    elsewhere = rooms.chat()
-    first = rooms.chat()
-    rooms.plane.scripts[B] = [Answers(head_after_s=10.0)]
-    served = [rooms.walk(first), rooms.walk(elsewhere)]
-    await asyncio.sleep(1)
-    later = rooms.chat()
-    served.append(rooms.walk(later))
-    assert await asyncio.gather(*served) == [200, 200, 200]
-    assert asked(first) == [A, B]
+    first, elsewhere, later, last = (rooms.chat() for _ in range(4))
+    walking = [rooms.walk(first), rooms.walk(elsewhere)]
+    await turns()
+    walking += [rooms.walk(later), rooms.walk(last)]
+    await asyncio.sleep(12)
+    # `later` got what `first` gave back, and `first` got the next free agent although `last` waited for it already.
+    assert [asked(exchange) for exchange in (first, later, last)] == [[A, B], [A], []]
+    assert await asyncio.gather(*walking) == [200] * 4
     assert rooms.is_at_rest
 
 
@@ -277,7 +277,7 @@ async def test_no_retry_is_made_once_the_client_has_left() -> None:
     assert asked(exchange) == [A]
 
 
-async def test_an_original_agent_that_is_slow_is_blamed_and_one_whose_client_left_is_not() -> None:
+async def test_an_agent_that_is_slow_is_blamed_and_one_whose_client_left_is_not() -> None:
     rooms = Rooms()
     slow = rooms.join(A, Answers(head_after_s=100.0))
     assert await rooms.walk(rooms.chat()) == 504

@@ -4,7 +4,7 @@
 //! `--mode`:
 //! - `unary`: `--clients` clients, each sending its next request when the last answer has come.
 //! - `streams`: `--clients` streams at a time, each of `--chunks` chunks `--interval-us` apart. 0 is saturation: as fast
-//!   as the reader reads.
+//!   as the reader reads. They begin one after the other over the length of a stream; the window comes after that.
 //! - `idle`: opens `--clients` connections, asks each for `/health`, prints a line, and holds them for `--seconds`.
 //!
 //! Further options: `--target HOST:PORT`, `--seconds`, `--prompt-bytes` (of the whole request body), `--body-bytes` (of
@@ -115,6 +115,23 @@ impl Plan {
     }
 }
 
+impl Plan {
+    fn streams(&self) -> bool {
+        self.mode == "streams"
+    }
+
+    /// How long it takes until all clients have begun: the length of one stream, so that at any time as many streams
+    /// begin as end. The window comes after it.
+    fn ramp(&self) -> Duration {
+        let chunks = u32::try_from(self.chunks).unwrap_or(u32::MAX);
+        if self.streams() {
+            self.interval.saturating_mul(chunks)
+        } else {
+            Duration::ZERO
+        }
+    }
+}
+
 /// A chat request `size_bytes` long, or as long as its JSON where that is more.
 fn chat(model: &str, stream: bool, size_bytes: usize) -> Vec<u8> {
     let start = format!(
@@ -134,8 +151,9 @@ async fn load(plan: Rc<Plan>) -> Result<(), String> {
     Connection::open(&plan.target)
         .await
         .map_err(|_| format!("nobody answers on {}", plan.target))?;
-    let until = Instant::now() + plan.window;
-    let tally = Rc::new(RefCell::new(Tally::new(until)));
+    let from = Instant::now() + plan.ramp();
+    let until = from + plan.window;
+    let tally = Rc::new(RefCell::new(Tally::new(from, until)));
     let clients: Vec<_> = (0..plan.clients)
         .map(|index| {
             let client = Client {
@@ -146,7 +164,7 @@ async fn load(plan: Rc<Plan>) -> Result<(), String> {
             tokio::task::spawn_local(client.run(index))
         })
         .collect();
-    let last = tokio::time::Instant::from_std(until + GRACE);
+    let last = tokio::time::Instant::from_std(until + plan.ramp() + GRACE);
     for client in clients {
         if tokio::time::timeout_at(last, client).await.is_err() {
             tally.borrow_mut().errors.stuck += 1;
@@ -166,12 +184,9 @@ struct Client {
 
 impl Client {
     async fn run(mut self, index: usize) {
-        let streams = self.plan.mode == "streams";
-        if streams {
-            // Spread over one interval, so that chunks do not all fall due in the same moment.
-            let part = index as f64 / self.plan.clients as f64;
-            tokio::time::sleep(self.plan.interval.mul_f64(part)).await;
-        }
+        let part = index as f64 / self.plan.clients as f64;
+        tokio::time::sleep(self.plan.ramp().mul_f64(part)).await;
+        let streams = self.plan.streams();
         let until = self.tally.borrow().until;
         while Instant::now() < until {
             let well = if streams {

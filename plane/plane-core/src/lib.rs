@@ -10,6 +10,7 @@ pub mod exchange;
 pub mod http1;
 pub mod ingress;
 pub mod meter;
+mod own_request;
 pub mod peers;
 pub mod plane;
 pub mod upstream;

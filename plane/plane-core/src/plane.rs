@@ -3,15 +3,16 @@
 //! Everything runs on one thread with one event loop; what other threads call here hands work over
 //! or waits for an answer, and never touches a connection.
 
+pub use crate::own_request::OwnRequest;
 use crate::{
+    bodies::Bodies,
     events::{Event, Events, Handle},
-    exchange::{FailureKind, Standing, Target, Whole},
-    http1::write::{Pair, put_field, put_length},
+    exchange::{Standing, Target},
     ingress::{self, Door, DoorSpec},
+    own_request::own_request,
     peers::{PeerEvent, Peers, PeersConfig},
-    upstream::{Lanes, PoolLimits, UpBody},
+    upstream::{Lanes, PoolLimits},
 };
-use bytes::{Bytes, BytesMut};
 use libp2p::{Multiaddr, PeerId};
 use std::{
     io,
@@ -74,13 +75,18 @@ pub struct Plane {
 const BACKLOG: u32 = 4096;
 /// Kept connections are looked over this often.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
-/// Longest answer to a call that Python makes itself.
-const OWN_ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Threads for what would hold up the plane's own: name look-ups, long bodies to look at.
+const HELPERS_MAX: usize = 8;
 
 impl Plane {
     /// Starts the thread. `peer_door` holds the rules for what peers send over their links;
     /// `bodies_bytes_max` bounds the request bodies of all listeners together.
-    pub fn start(peers: PeersConfig, peer_door: DoorSpec, pool: PoolLimits) -> io::Result<Plane> {
+    pub fn start(
+        peers: PeersConfig,
+        peer_door: DoorSpec,
+        pool: PoolLimits,
+        bodies_bytes_max: usize,
+    ) -> io::Result<Plane> {
         let events = Events::new()?;
         let stop = CancellationToken::new();
         let peer_door = Door::new(peer_door);
@@ -90,13 +96,17 @@ impl Plane {
             std::thread::Builder::new()
                 .name("plane".into())
                 .spawn(move || {
-                    let built = runtime::Builder::new_current_thread().enable_all().build();
+                    let mut builder = runtime::Builder::new_current_thread();
+                    let built = builder
+                        .enable_all()
+                        .max_blocking_threads(HELPERS_MAX)
+                        .build();
                     let runtime = match built {
                         Ok(runtime) => runtime,
                         Err(error) => return drop(started.send(Err(error))),
                     };
                     runtime.block_on(async {
-                        match boot(events, peers, peer_door, pool) {
+                        match boot(events, peers, peer_door, pool, bodies_bytes_max) {
                             Ok(context) => {
                                 let _ = started.send(Ok((runtime::Handle::current(), context)));
                                 stop.cancelled().await;
@@ -104,6 +114,8 @@ impl Plane {
                             Err(error) => drop(started.send(Err(error))),
                         }
                     });
+                    // A helper may be stuck in a name look-up; nobody waits for what it finds.
+                    runtime.shutdown_background();
                 })?
         };
         let (runtime, context) = starting
@@ -174,15 +186,11 @@ impl Plane {
     pub fn request(&self, token: u64, target: Target, request: OwnRequest, within: Duration) {
         let context = self.context.clone();
         self.runtime.spawn(async move {
-            let result = match tokio::time::timeout(
-                within,
-                own_request(&context, &target, &request),
-            )
-            .await
-            {
-                Ok(result) => result.map(Some),
-                Err(_) => Err(format!("no answer within {} s", within.as_secs_f64())),
-            };
+            let result =
+                match tokio::time::timeout(within, own_request(&context, &target, request)).await {
+                    Ok(result) => result.map(Some),
+                    Err(_) => Err(format!("no answer within {} s", within.as_secs_f64())),
+                };
             context.events.push(Event::Completed { token, result });
         });
     }
@@ -209,6 +217,7 @@ impl Plane {
         if let Some(thread) = thread {
             // A panic of that thread has been reported where it happened.
             let _ = thread.join();
+            self.context.lanes.close();
         }
     }
 
@@ -228,12 +237,14 @@ fn boot(
     peers: PeersConfig,
     peer_door: Arc<Door>,
     pool: PoolLimits,
+    bodies_bytes_max: usize,
 ) -> io::Result<Arc<Context>> {
     let (peers, inbound, peer_events) =
         Peers::start(peers).map_err(|error| io::Error::other(error.to_string()))?;
     let lanes = Lanes::new(peers.clone(), pool);
     let context = Arc::new(Context {
         events: events.clone(),
+        bodies: Bodies::new(bodies_bytes_max),
         lanes,
         peers,
         last_handle: AtomicU64::new(0),
@@ -283,60 +294,4 @@ async fn tell_peer_events(events: Events, mut peer_events: mpsc::UnboundedReceiv
             },
         });
     }
-}
-
-/// A request that Python makes itself: a probe, or a report to a router.
-pub struct OwnRequest {
-    pub method: Bytes,
-    pub path: Bytes,
-    pub host: Bytes,
-    pub fields: Vec<Pair>,
-    pub body: Bytes,
-}
-
-async fn own_request(
-    context: &Context,
-    target: &Target,
-    request: &OwnRequest,
-) -> Result<Arc<Whole>, String> {
-    let mut head = BytesMut::with_capacity(256);
-    for part in [&request.method[..], b" ", &request.path, b" HTTP/1.1\r\n"] {
-        head.extend_from_slice(part);
-    }
-    put_field(&mut head, b"host", &request.host);
-    for (name, value) in &request.fields {
-        put_field(&mut head, name, value);
-    }
-    put_length(&mut head, request.body.len() as u64);
-    head.extend_from_slice(b"\r\n");
-    let lane = context
-        .lanes
-        .lane(target)
-        .map_err(|failure| failure.detail)?;
-    let (head, mut body) =
-        lane.send(&head, &request.body)
-            .await
-            .map_err(|failure| match failure.kind {
-                FailureKind::Status => format!("status {}", failure.status),
-                _ => failure.detail,
-            })?;
-    let body = whole_body(&mut body).await?;
-    Ok(Arc::new(Whole {
-        head,
-        body,
-        usage: None,
-    }))
-}
-
-async fn whole_body(body: &mut UpBody) -> Result<Bytes, String> {
-    let mut whole = BytesMut::new();
-    while let Some(piece) = body.next().await.map_err(|broken| broken.0)? {
-        if whole.len() + piece.len() > OWN_ANSWER_BYTES_MAX {
-            return Err(format!(
-                "the answer is longer than {OWN_ANSWER_BYTES_MAX} bytes"
-            ));
-        }
-        whole.extend_from_slice(&piece);
-    }
-    Ok(whole.freeze())
 }

@@ -1,11 +1,11 @@
 //! A request that waits for a command, and the commands.
 
-use crate::values::{ForwardSpec, To, pairs, seconds};
+use crate::values::{ForwardSpec, To, pairs, seconds, visible};
 use plane_core::{
     digest,
     exchange::{Arrival, Command, Forward, Respond},
 };
-use pyo3::{prelude::*, types::PyBytes};
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 use std::sync::Arc;
 
 #[pyclass(frozen)]
@@ -111,6 +111,11 @@ impl Arrived {
     }
 
     fn respond(&self, status: u16, fields: Vec<(Vec<u8>, Vec<u8>)>, body: &[u8]) -> PyResult<bool> {
+        if !(200..=599).contains(&status) {
+            return Err(PyValueError::new_err(format!(
+                "{status} is no status of an answer"
+            )));
+        }
         let respond = Respond {
             status,
             fields: pairs(fields)?,
@@ -125,7 +130,7 @@ impl Arrived {
         &self,
         attempt: u32,
         to: To<'_>,
-        path: &[u8],
+        path: Vec<u8>,
         spec: &ForwardSpec,
         within_s: f64,
         reply_fields: Vec<(Vec<u8>, Vec<u8>)>,
@@ -134,7 +139,7 @@ impl Arrived {
         Ok(self.0.mailbox.post(Command::Forward(Box::new(Forward {
             attempt,
             target: to.target(),
-            path: bytes::Bytes::copy_from_slice(path),
+            path: visible("path", path)?,
             spec: spec.0.clone(),
             within: seconds(within_s),
             reply_fields: pairs(reply_fields)?,

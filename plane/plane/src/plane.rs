@@ -2,9 +2,12 @@
 
 use crate::{
     events::to_python,
-    values::{DoorSpec, ForwardSpec, Peer, To, Upstream, pairs, seconds},
+    values::{
+        DoorSpec, ForwardSpec, Peer, To, Upstream, pairs, seconds, token as checked_token, visible,
+    },
 };
 use plane_core::{
+    bodies::BODIES_BYTES_MAX,
     exchange::Standing,
     peers::{self, Multiaddr, PeerId, PeersConfig},
     plane::{self, OwnRequest},
@@ -33,7 +36,7 @@ fn parse_addr(text: &str) -> PyResult<Multiaddr> {
 #[pymethods]
 impl Plane {
     #[new]
-    #[pyo3(signature = (identity, peer_door, *, conns_per_ip, inbound_served = 1024, streams_max = 1024, pool_idle_max = 256, pool_age_max_s = 30.0))]
+    #[pyo3(signature = (identity, peer_door, *, conns_per_ip, inbound_served = 1024, streams_max = 1024, pool_idle_max = 256, pool_age_max_s = 30.0, bodies_bytes_max = BODIES_BYTES_MAX))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -44,6 +47,7 @@ impl Plane {
         streams_max: usize,
         pool_idle_max: usize,
         pool_age_max_s: f64,
+        bodies_bytes_max: usize,
     ) -> PyResult<Self> {
         let mut config = PeersConfig::new(identity);
         config.conns_per_ip = conns_per_ip;
@@ -54,9 +58,9 @@ impl Plane {
             age_max: seconds(pool_age_max_s),
         };
         let door = peer_door.0.clone();
-        Ok(Plane(
-            py.detach(|| plane::Plane::start(config, door, pool))?,
-        ))
+        Ok(Plane(py.detach(|| {
+            plane::Plane::start(config, door, pool, bodies_bytes_max)
+        })?))
     }
 
     #[getter]
@@ -113,14 +117,22 @@ impl Plane {
         parse_peer(peer_id).map(Peer)
     }
 
-    #[pyo3(signature = (prefix, to, spec, *, cut = None))]
-    fn add_standing(&self, prefix: Vec<u8>, to: To<'_>, spec: &ForwardSpec, cut: Option<usize>) {
+    #[pyo3(signature = (prefix, to, spec, *, cut = None, within_s = 120.0))]
+    fn add_standing(
+        &self,
+        prefix: Vec<u8>,
+        to: To<'_>,
+        spec: &ForwardSpec,
+        cut: Option<usize>,
+        within_s: f64,
+    ) {
         let cut = cut.unwrap_or(prefix.len());
         self.0.add_standing(Standing {
             prefix: prefix.into(),
             cut,
             target: to.target(),
             spec: spec.0.clone(),
+            within: seconds(within_s),
         });
     }
 
@@ -153,9 +165,9 @@ impl Plane {
         within_s: f64,
     ) -> PyResult<()> {
         let request = OwnRequest {
-            method: method.into(),
-            path: path.into(),
-            host: host.into(),
+            method: checked_token("method", method)?,
+            path: visible("path", path)?,
+            host: visible("host", host)?,
             fields: pairs(fields)?,
             body: body.into(),
         };

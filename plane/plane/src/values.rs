@@ -25,9 +25,36 @@ pub fn pairs(fields: Vec<(Vec<u8>, Vec<u8>)>) -> PyResult<Vec<Pair>> {
         .collect()
 }
 
+/// A method, field name or the like: bytes of a token, at least one.
+pub fn token(what: &str, value: Vec<u8>) -> PyResult<Bytes> {
+    match is_writable(&value, b"") {
+        true => Ok(value.into()),
+        false => Err(unfit(what, &value, "must be a token")),
+    }
+}
+
+/// Part of a request line, or a value: nothing in it may end the line or the part.
+pub fn visible(what: &str, value: Vec<u8>) -> PyResult<Bytes> {
+    match value.iter().all(|b| *b > 0x20 && *b != 0x7f) {
+        true => Ok(value.into()),
+        false => Err(unfit(
+            what,
+            &value,
+            "must hold no blank and no control character",
+        )),
+    }
+}
+
+fn unfit(what: &str, value: &[u8], rule: &str) -> PyErr {
+    let value = String::from_utf8_lossy(value);
+    PyValueError::new_err(format!("{what} {value:?} {rule}"))
+}
+
 /// Seconds as a duration; a negative or absurd number counts as the nearest possible one.
 pub fn seconds(value: f64) -> Duration {
     const LONGEST_S: f64 = 365.0 * 86_400.0;
+    // NaN fits no bound, and would not make a duration.
+    let value = if value.is_nan() { 0.0 } else { value };
     Duration::from_secs_f64(value.clamp(0.0, LONGEST_S))
 }
 
@@ -61,7 +88,7 @@ pub struct ForwardSpec(pub Arc<exchange::ForwardSpec>);
 impl ForwardSpec {
     #[new]
     #[pyo3(signature = (
-        *, host, path_prefix = Vec::new(), drop_fields = Vec::new(), set_fields = Vec::new(), stream_fields = Vec::new(),
+        *, host, path_prefix = Vec::new(), drop_fields = Vec::new(), set_fields = Vec::new(), default_fields = Vec::new(), stream_fields = Vec::new(),
         request_id_name = Vec::new(), idle_s, total_s = None, buffered_bytes_max, judge = false, relay_any_status = false,
         meter = true, needs_end_mark = false, break_events = None
     ))]
@@ -72,6 +99,7 @@ impl ForwardSpec {
         path_prefix: Vec<u8>,
         drop_fields: Vec<Vec<u8>>,
         set_fields: Vec<(Vec<u8>, Vec<u8>)>,
+        default_fields: Vec<(Vec<u8>, Vec<u8>)>,
         stream_fields: Vec<(Vec<u8>, Vec<u8>)>,
         request_id_name: Vec<u8>,
         idle_s: f64,
@@ -84,12 +112,16 @@ impl ForwardSpec {
         break_events: Option<[Vec<u8>; 4]>,
     ) -> PyResult<Self> {
         Ok(ForwardSpec(Arc::new(exchange::ForwardSpec {
-            host: host.into(),
-            path_prefix: path_prefix.into(),
+            host: visible("host", host)?,
+            path_prefix: visible("path prefix", path_prefix)?,
             drop_fields: drop_fields.into_iter().map(Bytes::from).collect(),
             set_fields: pairs(set_fields)?,
+            default_fields: pairs(default_fields)?,
             stream_fields: pairs(stream_fields)?,
-            request_id_name: request_id_name.into(),
+            request_id_name: match request_id_name.is_empty() {
+                true => Bytes::new(),
+                false => token("request ID name", request_id_name)?,
+            },
             idle: seconds(idle_s),
             total: total_s.map(seconds),
             buffered_bytes_max,

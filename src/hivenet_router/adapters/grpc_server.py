@@ -52,6 +52,11 @@ BACKLOG: Final = 128
 ACCEPT_RETRY_S: Final = 0.2
 REPORT_INTERVAL_S: Final = 60.0
 REPORTED_SOURCES_MAX: Final = 1024
+ANY_SOURCE: Final = "(any)"
+OUT_OF_FILES: Final = (
+    "out of file descriptors, and each connection takes one; raise the limit of open files of this process "
+    "(ulimit -n, LimitNOFILE=)"
+)
 
 Authenticate = Callable[[AuthRequest, str], Awaitable[AuthOutcome] | AuthOutcome]
 """Given a request and the source IP, the outcome to send."""
@@ -143,8 +148,10 @@ class BootstrapServer:
         while True:
             try:
                 accepted, peername = await loop.sock_accept(listener)
-            except OSError:
+            except OSError as error:
                 # Out of descriptors, or the peer left already; neither ends the service.
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    self._refuse(ANY_SOURCE, OUT_OF_FILES)
                 await asyncio.sleep(ACCEPT_RETRY_S)
                 continue
             self._arrive(accepted, str(peername[0]))

@@ -150,9 +150,9 @@ def _on_one_line(value: object) -> str:
 
 
 def _field(value: object) -> str:
-    """A value that ends where the next field begins: quoted when it holds blanks or quotes."""
+    """A value that ends where the next field begins: quoted when it holds blanks or quotes; lists joined by commas."""
     if isinstance(value, float):
         return f"{value:.6g}"
-    text = str(value)
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     is_bare = text.isprintable() and text and not any(character in ' "=' for character in text)
     return text if is_bare else json.dumps(text, ensure_ascii=False)

@@ -129,10 +129,21 @@ class PlaneAdapter:
     """The data plane as `ports.DataPlane`."""
 
     def __init__(
-        self, identity: bytes, peer_rules: DoorRules, listener: PlaneListener, *, conns_per_ip: int, inbound_served: int
+        self,
+        identity: bytes,
+        peer_rules: DoorRules,
+        listener: PlaneListener,
+        *,
+        conns_per_ip: int,
+        inbound_served: int,
+        streams_max: int = 1024,
     ) -> None:
         self._plane: Final = Plane(
-            identity, _door(peer_rules), conns_per_ip=conns_per_ip, inbound_served=inbound_served
+            identity,
+            _door(peer_rules),
+            conns_per_ip=conns_per_ip,
+            inbound_served=inbound_served,
+            streams_max=streams_max,
         )
         self.loop: Final = asyncio.get_running_loop()
         self._listener = listener
@@ -356,6 +367,7 @@ def _spec(plan: ForwardPlan) -> ForwardSpec:
         path_prefix=plan.path_prefix,
         drop_fields=list(plan.drop_fields),
         set_fields=list(plan.set_fields),
+        default_fields=list(plan.default_fields),
         stream_fields=list(plan.stream_fields),
         request_id_name=plan.request_id_name,
         idle_s=plan.idle_s,

@@ -51,11 +51,14 @@ class PlaneLinks:
 class PlaneBackend:
     """The backend, asked over its own connections; fulfils `world.Backend`. `prefix` goes before every path."""
 
-    def __init__(self, plane: DataPlane, server: HttpServer, *, host: str, prefix: str) -> None:
+    def __init__(
+        self, plane: DataPlane, server: HttpServer, *, host: str, prefix: str, within_s: float = _PROBE_WITHIN_S
+    ) -> None:
         self._plane = plane
         self._server = server
         self._host = host
         self._prefix = prefix
+        self._within_s = within_s
 
     async def get(self, path: str) -> Reply:
         """The answer, whatever its status. Raises: RequestFailed."""
@@ -66,5 +69,5 @@ class PlaneBackend:
             host=self._host,
             fields=[],
             body=b"",
-            within_s=_PROBE_WITHIN_S,
+            within_s=self._within_s,
         )

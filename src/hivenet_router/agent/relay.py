@@ -136,6 +136,16 @@ class Relay:
 
     async def _serve(self, exchange: Exchange, rule: Rule | None, coming: Awaitable[Finished] | None) -> None:
         try:
+            await self._answer_or_tell(exchange, rule, coming)
+        except ClientGone:
+            pass
+        # One request that meets a fault of ours, also while it is told of another, must not take the others with it.
+        except Exception:
+            log.exception("request_failed", path=exchange.arrived.path)
+            exchange.arrived.abort()
+
+    async def _answer_or_tell(self, exchange: Exchange, rule: Rule | None, coming: Awaitable[Finished] | None) -> None:
+        try:
             if coming is not None:
                 await coming
             elif not self._is_router(exchange.arrived.peer or ""):
@@ -146,14 +156,8 @@ class Relay:
                 await _refuse(exchange, *_unreadable(exchange.arrived.problem))
             else:
                 await self._forward(exchange, rule)
-        except ClientGone:
-            pass
         except AttemptFailed as failed:
             await self._tell_failure(exchange, failed)
-        # One request that meets a fault of ours must not take the others with it.
-        except Exception:
-            log.exception("request_failed", path=exchange.arrived.path)
-            exchange.arrived.abort()
 
     async def _forward(self, exchange: Exchange, rule: Rule) -> Finished:
         arrived = exchange.arrived

@@ -10,7 +10,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -36,6 +36,7 @@ from hivenet_router.agent.links import PlaneBackend, PlaneLinks
 from hivenet_router.agent.probe import BackendWatch
 from hivenet_router.agent.relay import Relay, host_of, link_rules
 from hivenet_router.agent.report import Reports
+from hivenet_router.agent.sample import SAMPLE_WITHIN_S, EngineSampler
 from hivenet_router.agent.serve import Stop, serve
 from hivenet_router.agent.world import Admit, SessionFailed
 from hivenet_router.config import AgentSettings, BackendUrl, Exit, Program, parse
@@ -110,7 +111,7 @@ async def _serve(settings: AgentSettings, identity: HeldIdentity) -> None:
         )
         await serve(
             agent.sessions,
-            [agent.backend.run(), agent.relaying()],
+            [agent.backend.run(), agent.relaying(), *agent.sampling()],
             reports=agent.reports,
             requests_running=agent.plane.live,
             stop=stop,
@@ -126,10 +127,12 @@ class _Agent:
     def __init__(self, settings: AgentSettings, identity: HeldIdentity, clock: Clock) -> None:
         self._settings = settings
         self.plane: Final = self._plane(identity)
-        self.reports: Final = Reports()
+        self.reports: Final = Reports(self.plane.live)
         claims = Claims()
         url = settings.backend_url
-        server = HttpServer(url.host, url.port, kept_connections_max=max(_KEPT_CONNECTIONS_MIN, settings.capacity))
+        self._server = server = HttpServer(
+            url.host, url.port, kept_connections_max=max(_KEPT_CONNECTIONS_MIN, settings.capacity)
+        )
         self._relay = Relay(
             self.plane,
             server,
@@ -171,6 +174,18 @@ class _Agent:
     async def relaying(self) -> None:
         """Serve what routers send, until cancelled."""
         await self._relay.run()
+
+    def sampling(self) -> Sequence[Coroutine[None, None, None]]:
+        """What samples the engine until cancelled; nothing for an engine without metrics."""
+        settings, url = self._settings, self._settings.backend_url
+        read = FACES[settings.engine].metrics_in
+        if read is None:
+            return ()
+        backend = PlaneBackend(
+            self.plane, self._server, host=host_of(url), prefix=url.path_prefix, within_s=SAMPLE_WITHIN_S
+        )
+        interval_s = settings.engine_sample_interval_s
+        return (EngineSampler(read, backend, interval_s=interval_s, reports=self.reports).run(),)
 
     # What the data plane tells; see `ports.PlaneListener`.
 

@@ -43,6 +43,8 @@ from hivenet_router.wire.tls_identity import grpc_identity
 log = structlog.get_logger("router")
 
 FAILED: Final = 1
+AGENT_STREAMS_MAX: Final = 4096
+"""Requests on their way to one agent at once, whatever its capacity; each may hold 256 KiB of unread answer."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,7 +89,14 @@ def build_world(settings: RouterSettings, identity: bytes) -> World:
 
     def open_plane(listener: PlaneListener, rules: DoorRules) -> DataPlane:
         per_ip = settings.p2p_connections_per_ip_max
-        return PlaneAdapter(identity, rules, listener, conns_per_ip=per_ip, inbound_served=MANAGEMENT_STREAMS_MAX)
+        return PlaneAdapter(
+            identity,
+            rules,
+            listener,
+            conns_per_ip=per_ip,
+            inbound_served=MANAGEMENT_STREAMS_MAX,
+            streams_max=AGENT_STREAMS_MAX,
+        )
 
     def recorder_for(registry: Registry) -> tuple[Recorder, AnswerWith]:
         recorder = PrometheusRecorder(registry, legacy_names=settings.legacy_metric_names, clock=clock)

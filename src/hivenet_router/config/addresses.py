@@ -212,6 +212,11 @@ def is_ip(text: str) -> bool:
     return True
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a host to listen on is certain to be reached from this machine only; an empty one is every interface."""
+    return ipaddress.ip_address(host).is_loopback if is_ip(host) else host.lower() == "localhost"
+
+
 def is_host(text: str) -> bool:
     """Whether the text is an IP literal or has the shape of a DNS name (a final dot and `_` allowed)."""
     if is_ip(text):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final
 
-from hivenet_router.config.addresses import HostPorts
+from hivenet_router.config.addresses import HostPorts, ListenAddress, is_loopback
 from hivenet_router.config.durations import format_duration
 from hivenet_router.config.given import Facts
 from hivenet_router.config.keys import ADMIN_KEYS, REDIRECT_SECRETS
@@ -30,6 +30,7 @@ _KNOWN_VARIABLES: Final = frozenset(name for option in OPTIONS for name in optio
 def check_router(facts: Facts) -> None:
     """Note every rule between router options that is broken. Source: configuration.md §2, §3, §13 item 1."""
     _check_silence(facts)
+    _warn_of_links_out_of_reach(facts)
     _check_access(facts)
     _check_redirect(facts)
     _check_sync(facts)
@@ -84,6 +85,19 @@ def _check_silence(facts: Facts) -> None:
                 else (lower, f"must be below {upper}, which is {format_duration(upper_s)}")
             )
             facts.object(to_change, rule)
+
+
+def _warn_of_links_out_of_reach(facts: Facts) -> None:
+    """An agent elsewhere would authenticate well and then dial an address of its own machine."""
+    grpc, links = facts.find("--grpc-port", ListenAddress), facts.find("--p2p-listen-addr", str)
+    if grpc is None or links is None or facts.given["--p2p-announce-addr"].text:
+        return
+    if is_loopback(links) and not is_loopback(grpc.host):
+        facts.warnings.append(
+            f"agents on other machines reach --grpc-port {grpc} but not the libp2p link that follows, which listens on "
+            f"{links} only: start with --p2p-listen-addr 0.0.0.0, and behind NAT or Docker with --p2p-announce-addr "
+            f"too; if all agents run on this machine, --grpc-port 127.0.0.1:{grpc.port} says so"
+        )
 
 
 def _check_access(facts: Facts) -> None:

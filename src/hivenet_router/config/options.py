@@ -817,7 +817,6 @@ _AGENT_SAMPLING: Final = (
         Kind.DURATION,
         "How often the engine's metrics are read.",
         more_than="0s",
-        later=True,
     ),
     Option(
         "--routing-signal-interval",

@@ -16,6 +16,8 @@ from hivenet_router.wire.auth_messages import AgentMetadata
 
 ORIGINAL_AGENT_STREAMS_MAX: Final = 64
 """Requests in flight that every original agent takes; above it some reset streams (wire.md §5.7)."""
+LOAD_FRESH_S: Final = 10.0
+"""A reported load that was not repeated for longer than this counts no more; agents repeat it twice a second."""
 
 
 class SeriesIdentity(NamedTuple):
@@ -103,6 +105,7 @@ class Agent:
         "last_seen_at",
         "linked",
         "load",
+        "load_reported_at",
         "metadata",
         "outcomes",
         "peer",
@@ -122,6 +125,7 @@ class Agent:
         self.running_streams = 0
         self.streams_max: int | None = None
         self.load = Load()
+        self.load_reported_at: Monotonic | None = None
         self.engine: Measured[EngineSnapshot] | None = None
         self.hardware: Measured[HardwareSnapshot] | None = None
         self.process_healthy = True

@@ -34,12 +34,13 @@ def is_gone(agent: Agent, limits: SilenceLimits, *, now: Monotonic) -> bool:
 
 
 def monitor_pass(registry: Registry, limits: SilenceLimits, *, now: Monotonic) -> tuple[Agent, ...]:
-    """Take silent agents out of routing; what comes back are those to be removed.
+    """Forget loads that were reported too long ago, take silent agents out of routing; those to be removed come back.
 
     The caller saves the history of each and then calls `remove_if_gone`.
 
     Source: signals.md §5.1, EX-5.1.
     """
+    registry.forget_stale_loads(now=now)
     for agent in tuple(registry):
         if is_silent(agent, limits, now=now):
             registry.fell_silent(agent)

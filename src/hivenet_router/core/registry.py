@@ -9,7 +9,7 @@ Sessions, tokens and connections are others' business: the registry only hears t
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from hivenet_router.core.agent import Agent, Measured, Report, series_identity
+from hivenet_router.core.agent import LOAD_FRESH_S, Agent, Load, Measured, Report, series_identity
 from hivenet_router.core.changes import (
     CapacityFreed,
     Change,
@@ -231,6 +231,19 @@ class Registry:
             self._on_change(HealthChanged(agent, HealthCause.SILENCE))
         return True
 
+    def forget_stale_loads(self, *, now: Monotonic) -> None:
+        """Judge agents by our own counts again whose reported loads were not repeated; see `LOAD_FRESH_S`.
+
+        Source: signals.md §9.1 ("Age"); several-routers.md S-108.
+        """
+        for agent in tuple(self._agents.values()):
+            if agent.load_reported_at is not None and now - agent.load_reported_at > LOAD_FRESH_S:
+                free_before = agent.free_slots
+                agent.load, agent.load_reported_at = Load(), None
+                # What the last change set off may have removed the agent.
+                if self._agents.get(agent.peer) is agent:
+                    self._tell_if_freed(agent, free_before, self._file(agent))
+
     def remove(self, peer: PeerId) -> Agent | None:
         """Forget an agent with its counts; what it was, or None when it was not registered.
 
@@ -278,7 +291,7 @@ class Registry:
         if report.hardware is not None:
             agent.hardware = Measured(report.hardware, now)
         if report.load is not None:
-            agent.load = report.load
+            agent.load, agent.load_reported_at = report.load, now
         return self._file(agent)
 
     def _file(self, agent: Agent) -> int:

@@ -50,6 +50,8 @@ from hivenet_router.ports import Clock, Exchange, Recorder
 from hivenet_router.router.refuse import Refusal
 from hivenet_router.router.stages import Admitted, Request
 
+_FULL_FOR_S: Final = 1.0
+
 
 class Placed:
     """A request with a place: a slot on an agent and a permit to forward, both leases.
@@ -102,6 +104,7 @@ class _Asking:
         "step",
         "ticket",
         "was_parked",
+        "was_turned_away",
         "woken",
     )
 
@@ -111,6 +114,7 @@ class _Asking:
         self.deadline: Final = request.deadline
         self.step: Final = step
         self.attempts = attempts
+        self.was_turned_away: Final = bool(attempts.busy)
         self.slot: Slot | None = None
         self.was_parked = False
         self.ticket: Ticket[_Asking] | None = None
@@ -190,13 +194,16 @@ class PlacingRoom:
         return None
 
     async def _wait(self, exchange: Exchange, asking: _Asking) -> Outcome:
-        woken: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[Outcome] = loop.create_future()
         asking.woken = woken
         began = self._clock.now()
         until = asking.deadline
         if asking.ticket is None:
             self._outside.append(asking)
             until = min(until, Monotonic(began + self._enqueue_timeout_s))
+        # An agent may be full of what others sent it; then nothing that happens here tells when it has room again.
+        look_again = loop.call_later(_FULL_FOR_S, self.revisit, asking.model) if asking.was_turned_away else None
         self._count_waiting(+1, asking.model)
         try:
             async with asyncio.timeout_at(until) as asking.limit:
@@ -209,6 +216,8 @@ class PlacingRoom:
             raise
         finally:
             self._count_waiting(-1, asking.model)
+            if look_again is not None:
+                look_again.cancel()
         outcome = woken.result()
         if isinstance(outcome, PlacedNow) and asking.was_parked:
             self._recorder.waited(asking.model, self._clock.now() - began)

@@ -10,7 +10,7 @@ import contextlib
 import secrets
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -50,6 +50,7 @@ from hivenet_router.router.door import Door
 from hivenet_router.router.forward import ForwardLimits, ForwardRoom
 from hivenet_router.router.place import PlacingRoom
 from hivenet_router.router.refuse import edge_refusals
+from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.router.settle import SettlingRoom
 from hivenet_router.router.walk import House
 from hivenet_router.wire.agent_protocol import BODY_BYTES_MAX
@@ -60,7 +61,7 @@ log = structlog.get_logger("router")
 MANAGEMENT_STREAMS_MAX: Final = 64
 """Streams of one peer that are served at once; what an agent opens towards the router is short."""
 _STRANGERS_EVERY_S: Final = 5.0
-_STOPPING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_REJECTIONS_EVERY_S: Final = 5.0
 _LOOK_EVERY_S: Final = 0.05
 _LAST_WORDS_WITHIN_S: Final = 1.0
 _NO_LIMIT: Final = 0
@@ -129,6 +130,7 @@ class Router:
         self.registry: Final = Registry(self._changed)
         recorder, metrics = world.recorder_for(self.registry)
         self.recorder: Final = recorder
+        self.rejections: Final = RejectionRoom(clock, recorder)
         self.plane: Final = world.open_plane(self, PEER_RULES)
         self.sessions: Final = SessionStore(lambda: secrets.token_hex(32), ttl_s=settings.session_ttl_s)
         self.placing: Final = PlacingRoom(
@@ -161,14 +163,19 @@ class Router:
         Raises: CannotListen.
         """
         settings, plane = self._settings, self.plane
-        bound = await plane.listen_for_peers(_peer_address(settings))
-        http = plane.listen_http(_ip_of(settings.http_listen.host), settings.http_listen.port, api_rules(settings))
-        metrics = plane.listen_http(_ip_of(settings.metrics_listen.host), settings.metrics_listen.port, METRICS_RULES)
+        with _given_by("--p2p-listen-addr and --p2p-port"):
+            bound = await plane.listen_for_peers(_peer_address(settings))
+        with _given_by("--http-port"):
+            http = plane.listen_http(_ip_of(settings.http_listen.host), settings.http_listen.port, api_rules(settings))
+        with _given_by("--metrics-port"):
+            metrics_ip, metrics_port = _ip_of(settings.metrics_listen.host), settings.metrics_listen.port
+            metrics = plane.listen_http(metrics_ip, metrics_port, METRICS_RULES)
         info = self._libp2p_info(bound)
         room = BootstrapRoom(self.sessions, self._clock, self._agent_secrets(), _told_to_agents(settings), lambda: info)
-        self._bootstrap = await self._open_bootstrap(
-            settings.grpc_listen.host, settings.grpc_listen.port, settings.jwt_secret.reveal(), room.authenticate
-        )
+        with _given_by("--grpc-port"):
+            self._bootstrap = await self._open_bootstrap(
+                settings.grpc_listen.host, settings.grpc_listen.port, settings.jwt_secret.reveal(), room.authenticate
+            )
         self.addresses = Addresses(http, metrics, tuple(self._bootstrap.addresses), info.addresses)
         return self.addresses
 
@@ -177,6 +184,7 @@ class Router:
         self._tasks.spawn(self._monitor())
         self._tasks.spawn(every(SWEEP_INTERVAL_S, lambda: self.sessions.sweep(now=self._clock.now())))
         self._tasks.spawn(every(_STRANGERS_EVERY_S, self.attending.cut_strangers_off))
+        self._tasks.spawn(every(_REJECTIONS_EVERY_S, self.rejections.tell_due))
 
     async def drain(self) -> None:
         """Take no new work and wait until what runs has ended, within the time allowed.
@@ -188,7 +196,9 @@ class Router:
         await asyncio.sleep(settings.drain_delay_s)
         self.placing.close()
         running = plane.exchanges()
-        await _until(lambda: all(exchange.finished is not None for exchange in running), within_s=settings.shutdown_timeout_s)
+        await _until(
+            lambda: all(exchange.finished is not None for exchange in running), within_s=settings.shutdown_timeout_s
+        )
         plane.close_doors()
         for exchange in plane.exchanges():
             exchange.arrived.abort()
@@ -222,8 +232,7 @@ class Router:
 
     def rejected(self, listener: str, client: str, status: int, why: str) -> None:
         """See `ports.PlaneListener`."""
-        self.recorder.edge_rejected(listener, why)
-        log.info("request_rejected", listener=listener, client=client, status=status, why=why)
+        self.rejections.rejected(listener, client, status, why)
 
     def _changed(self, change: Change) -> None:
         self.recorder.registry_changed(change)
@@ -318,6 +327,15 @@ def api_rules(settings: RouterSettings) -> DoorRules:
     )
 
 
+@contextlib.contextmanager
+def _given_by(flags: str) -> Iterator[None]:
+    """Whoever cannot have an address is told which options to change."""
+    try:
+        yield
+    except CannotListen as error:
+        raise CannotListen(f"{flags}: {error}") from error
+
+
 def _peer_address(settings: RouterSettings) -> str:
     family = "ip6" if ":" in settings.p2p_listen_ip else "ip4"
     return f"/{family}/{settings.p2p_listen_ip}/tcp/{settings.p2p_listen_port}"
@@ -329,8 +347,8 @@ def _ip_of(host: str) -> str:
         return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
-    except OSError as error:
-        raise CannotListen(f"cannot listen on {host!r}: {error.strerror}; give an address of this machine") from error
+    except (OSError, UnicodeError) as error:
+        raise CannotListen(f"cannot listen on {host!r}: {error}; give an address of this machine") from error
 
 
 def _forward_limits(settings: RouterSettings) -> ForwardLimits:
@@ -358,19 +376,15 @@ async def stopped_by_signal(router: Router) -> None:
     def on_signal() -> None:
         (again if stop.is_set() else stop).set()
 
-    for number in _STOPPING_SIGNALS:
+    for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    try:
-        await stop.wait()
-        log.info("router_draining", running=router.plane.live())
-        async with asyncio.TaskGroup() as group:
-            ways = [group.create_task(router.drain()), group.create_task(_when(again))]
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            for way in ways:
-                way.cancel()
-    finally:
-        for number in _STOPPING_SIGNALS:
-            loop.remove_signal_handler(number)
+    await stop.wait()
+    log.info("router_draining", running=router.plane.live())
+    async with asyncio.TaskGroup() as group:
+        ways = [group.create_task(router.drain()), group.create_task(_when(again))]
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        for way in ways:
+            way.cancel()
     log.info("router_stopped")
 
 

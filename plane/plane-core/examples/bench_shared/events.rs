@@ -47,7 +47,7 @@ impl Sink for Events<'_> {
         let read_ns = now_ns();
         let now = Instant::now();
         let mut tally = self.tally.borrow_mut();
-        let in_window = now <= tally.until;
+        let in_window = tally.in_window(now);
         let mut line_at = 0;
         for end in memchr::memchr_iter(b'\n', &self.text) {
             let line = &self.text[line_at..end];

@@ -12,6 +12,7 @@ use crate::histogram::Histogram;
 
 /// What one run has met so far.
 pub struct Tally {
+    from: Instant,
     pub until: Instant,
     pub errors: Errors,
     pub latency: Histogram,
@@ -55,8 +56,10 @@ pub struct Report<'a> {
 }
 
 impl Tally {
-    pub fn new(until: Instant) -> Self {
+    /// For a window from one moment until another.
+    pub fn new(from: Instant, until: Instant) -> Self {
         Self {
+            from,
             until,
             errors: Errors::default(),
             latency: Histogram::new(),
@@ -70,11 +73,16 @@ impl Tally {
         }
     }
 
+    /// True when what happens at `now` counts.
+    pub fn in_window(&self, now: Instant) -> bool {
+        self.from <= now && now <= self.until
+    }
+
     /// One answer came whole and was good.
     pub fn answered(&mut self, sent_at: Instant, now: Instant, answer: &Answer) {
         self.requests_all += 1;
         self.body_bytes_all += answer.body_bytes;
-        if now <= self.until {
+        if self.in_window(now) {
             self.requests += 1;
             self.latency.record(nanos(now - sent_at));
         }

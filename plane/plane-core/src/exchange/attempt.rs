@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     events::Event,
-    http1::ResponseHead,
+    http1::{ResponseHead, path::has_dot_segment},
     meter,
     upstream::Answer,
 };
@@ -35,7 +35,7 @@ pub(super) async fn attempt(told: &Told<'_>, forward: &Forward) -> Result<Succes
         begun: Instant::now(),
         head_s: 0.0,
     };
-    let result = match tokio::time::timeout(forward.within, attempt.to_first_byte()).await {
+    let result = match tokio::time::timeout(forward.within, attempt.reach_first_byte()).await {
         Ok(result) => result,
         Err(_) => Err(Failure::new(
             FailureKind::Timeout,
@@ -58,24 +58,32 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    async fn to_first_byte(&mut self) -> Result<Success, Box<Failure>> {
+    async fn reach_first_byte(&mut self) -> Result<Success, Box<Failure>> {
         let (told, forward) = (self.told, self.forward);
         if told.arrival.problem.is_some() && forward.body.is_none() {
             let why = "the request's own body is not whole";
             return Err(Failure::new(FailureKind::Truncated, why));
+        }
+        // Where it leads depends on who reads it, so a rule for a prefix says nothing about it.
+        let path = forward.path.split(|b| *b == b'?').next();
+        if path.is_some_and(has_dot_segment) {
+            let why = "a path with dot segments is not forwarded";
+            return Err(Failure::new(FailureKind::Malformed, why));
         }
         let request = forward.request(told.arrival);
         let mut answer = told.context.lanes.send(&forward.target, &request).await?;
         drop(request);
         self.head_s = self.begun.elapsed().as_secs_f64();
         let (status, is_stream) = (answer.head.status, answer.head.is_event_stream());
-        told.context.events.push_if(told.is_announced, || Event::Head {
-            handle: told.arrival.handle,
-            attempt: forward.attempt,
-            status,
-            seconds: self.head_s,
-            is_stream,
-        });
+        told.context
+            .events
+            .push_if(told.is_announced, || Event::Head {
+                handle: told.arrival.handle,
+                attempt: forward.attempt,
+                status,
+                seconds: self.head_s,
+                is_stream,
+            });
         if status != 200 && !forward.spec.relay_any_status {
             return Err(refused(answer).await);
         }

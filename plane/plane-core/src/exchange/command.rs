@@ -34,7 +34,10 @@ impl Respond {
         let mut head = BytesMut::with_capacity(256);
         put_status_line(&mut head, self.status);
         let is_told = |name: &[u8]| arrival.request_id_names.iter().any(|id| is_same(name, id));
-        put_values(&mut head, self.fields.iter().filter(|(name, _)| !is_told(name)));
+        put_values(
+            &mut head,
+            self.fields.iter().filter(|(name, _)| !is_told(name)),
+        );
         put_own_fields(&mut head, arrival, |name| !has_name(&self.fields, name));
         let body = match (arrival.is_head_method(), self.body) {
             // Whoever answers HEAD without a body has not said how long one would be.

@@ -138,21 +138,23 @@ impl Forward {
         out.extend_from_slice(b" HTTP/1.1\r\n");
         put_field(&mut out, b"host", &spec.host);
         let fields = &arrival.head.fields;
-        put_end_to_end(&mut out, fields, |name| self.passes(name));
-        let is_sent = |name: &[u8]| {
+        put_end_to_end(&mut out, fields, |name| !self.stays(name));
+        let is_set = |name: &[u8]| {
             let mut names = fields.iter().map(|(other, _)| other);
-            names.any(|other| other.eq_ignore_ascii_case(name)) && !fields.is_hop_by_hop(name)
+            has_name(&spec.set_fields, name)
+                || names.any(|other| other.eq_ignore_ascii_case(name))
+                    && !fields.is_hop_by_hop(name)
+                    && !self.stays(name)
         };
         let defaults = spec.default_fields.iter();
-        put_values(
-            &mut out,
-            defaults.filter(|(name, _)| {
-                !has_name(&spec.set_fields, name) && !(is_sent(name) && self.passes(name))
-            }),
-        );
+        put_values(&mut out, defaults.filter(|(name, _)| !is_set(name)));
         put_values(&mut out, &spec.set_fields);
         if !spec.request_id_name.is_empty() {
-            put_field(&mut out, &spec.request_id_name, arrival.request_id.as_bytes());
+            put_field(
+                &mut out,
+                &spec.request_id_name,
+                arrival.request_id.as_bytes(),
+            );
         }
         put_length(&mut out, body.len() as u64);
         out.extend_from_slice(b"\r\n");
@@ -163,13 +165,16 @@ impl Forward {
         }
     }
 
-    /// Whether the client's field of that name goes on, unless it is hop-by-hop.
-    fn passes(&self, name: &[u8]) -> bool {
+    /// Whether the client's field of that name does not go on, besides those of its own hop.
+    fn stays(&self, name: &[u8]) -> bool {
+        let spec = &self.spec;
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
-        !(is(b"host") || is(b"content-length") || is(b"expect"))
-            && !self.spec.drop_fields.iter().any(|n| is(n))
-            && !has_name(&self.spec.set_fields, name)
-            && (self.spec.request_id_name.is_empty() || !is(&self.spec.request_id_name))
+        is(b"host")
+            || is(b"content-length")
+            || is(b"expect")
+            || spec.drop_fields.iter().any(|dropped| is(dropped))
+            || has_name(&spec.set_fields, name)
+            || (!spec.request_id_name.is_empty() && is(&spec.request_id_name))
     }
 
     /// Head of the reply: the backend's fields, ours in place of those of the same name.
@@ -203,7 +208,9 @@ impl Forward {
                 fields.filter(|(name, _)| !is_ours(name) && !is_theirs(name)),
             );
         }
-        put_own_fields(&mut out, arrival, |name| !has_name(&self.reply_fields, name));
+        put_own_fields(&mut out, arrival, |name| {
+            !has_name(&self.reply_fields, name)
+        });
         out
     }
 }

@@ -144,7 +144,9 @@ impl StreamBody {
         if self.is_overtime() {
             return Poll::Ready(BreakKind::Overtime);
         }
-        self.timer.as_mut().reset((self.limits.begun + total).into());
+        self.timer
+            .as_mut()
+            .reset((self.limits.begun + total).into());
         self.timer.as_mut().poll(cx).map(|()| BreakKind::Overtime)
     }
 
@@ -174,7 +176,9 @@ impl StreamBody {
 
     fn is_overtime(&self) -> bool {
         let limits = &self.limits;
-        limits.total.is_some_and(|total| limits.begun.elapsed() >= total)
+        limits
+            .total
+            .is_some_and(|total| limits.begun.elapsed() >= total)
     }
 
     fn pass(&mut self, piece: Bytes) -> Chunk {

@@ -204,11 +204,8 @@ mod tests {
             (BodyDecoder::new(framing), BytesMut::new(), Vec::new());
         for piece in pieces {
             buf.extend_from_slice(piece);
-            loop {
-                match decoder.decode(&mut buf)? {
-                    Decoded::Data(data) => body.extend_from_slice(&data),
-                    Decoded::NeedMore | Decoded::End => break,
-                }
+            while let Decoded::Data(data) = decoder.decode(&mut buf)? {
+                body.extend_from_slice(&data);
             }
         }
         Ok((body, decoder.is_done(), buf.to_vec()))

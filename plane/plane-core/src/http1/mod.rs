@@ -7,6 +7,7 @@
 pub mod body;
 pub mod fields;
 pub mod guard;
+pub mod path;
 pub mod response;
 pub mod write;
 

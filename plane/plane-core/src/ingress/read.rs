@@ -174,7 +174,11 @@ where
         held.release();
     }
     // The body shares its memory with what stands behind it, however little that is.
-    *buf = if buf.is_empty() { BytesMut::new() } else { BytesMut::from(&buf[..]) };
+    *buf = if buf.is_empty() {
+        BytesMut::new()
+    } else {
+        BytesMut::from(&buf[..])
+    };
     read
 }
 
@@ -201,7 +205,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Reading<'_, IO> {
                 // The bound on bodies keeps it far below what an address can count.
                 return Some(Ok(self.buf.split_to(length as usize).freeze()));
             }
-            self.buf.reserve(left.min(TRUSTED_LENGTH_BYTES_MAX) as usize);
+            self.buf
+                .reserve(left.min(TRUSTED_LENGTH_BYTES_MAX) as usize);
             if fill(self.io, self.buf).await.ok()? == 0 {
                 return self.incomplete();
             }

@@ -29,7 +29,9 @@ impl<IO: ServerIo> Served<IO> {
             && !self.watch.is_flooded()
             && !self.door.is_closing();
         let (length, whole) = match body {
-            ReplyBody::Stream(body) => return self.send_stream(arrival, head, body, keeps, ending).await,
+            ReplyBody::Stream(body) => {
+                return self.send_stream(arrival, head, body, keeps, ending).await;
+            }
             ReplyBody::Absent(length) => (length, Bytes::new()),
             ReplyBody::Whole(body) => (Some(body.len() as u64), body),
         };
@@ -53,7 +55,11 @@ impl<IO: ServerIo> Served<IO> {
         mut ending: Ending,
     ) -> After {
         let is_http11 = arrival.head.is_http11;
-        let length = if is_http11 { Length::Chunked } else { Length::Untold };
+        let length = if is_http11 {
+            Length::Chunked
+        } else {
+            Length::Untold
+        };
         let keeps = keeps && is_http11;
         finish_head(&mut head, length, keeps, is_http11);
         let line = Line {

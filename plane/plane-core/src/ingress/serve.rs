@@ -70,8 +70,14 @@ pub async fn serve<IO: ServerIo>(io: IO, context: Arc<Context>, door: Arc<Door>,
     };
     let mut is_fresh = true;
     loop {
-        let Served { io, buf, watch, .. } = &mut served;
-        let next = read::next_head(io, buf, &served.door, is_fresh, watch).await;
+        let Served {
+            io,
+            buf,
+            watch,
+            door,
+            ..
+        } = &mut served;
+        let next = read::next_head(io, buf, door, is_fresh, watch).await;
         is_fresh = false;
         let after = match next {
             Next::Request(head) => served.answer(*head).await,

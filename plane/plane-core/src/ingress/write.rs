@@ -166,7 +166,9 @@ impl Pipe {
         } else if self.is_dirty {
             Pin::new(io).poll_flush(cx).map_ok(|()| 0)
         } else {
-            return self.end.map_or(Poll::Pending, |sent| Poll::Ready(Step::Over(sent)));
+            return self
+                .end
+                .map_or(Poll::Pending, |sent| Poll::Ready(Step::Over(sent)));
         };
         match progress {
             Poll::Ready(Ok(0)) if !self.out.is_empty() => Poll::Ready(Step::Over(Sent::Gone)),

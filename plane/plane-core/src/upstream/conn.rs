@@ -116,7 +116,9 @@ impl UpConn {
                 }
             }
             let flushed = ready!(Pin::new(&mut self.io).poll_flush(cx));
-            Poll::Ready(Ok(flushed.map_or_else(Sending::CutShort, |()| Sending::Done)))
+            Poll::Ready(Ok(
+                flushed.map_or_else(Sending::CutShort, |()| Sending::Done)
+            ))
         })
         .await
     }

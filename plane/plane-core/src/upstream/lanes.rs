@@ -185,6 +185,15 @@ impl Lanes {
         });
     }
 
+    /// Closes what is kept; for the end of the plane.
+    pub fn close(&self) {
+        let http = self.http.lock().unwrap_or_else(PoisonError::into_inner);
+        for upstream in http.iter().filter_map(Weak::upgrade) {
+            upstream.pool.close();
+        }
+        self.lock().drain().for_each(|(_, lane)| lane.pool.close());
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<PeerId, PeerLane>> {
         self.by_peer.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -70,6 +70,12 @@ impl Pool {
         drop(old);
     }
 
+    /// Closes all that is kept.
+    pub fn close(&self) {
+        let all = std::mem::take(&mut *self.lock());
+        drop(all);
+    }
+
     pub fn len(&self) -> usize {
         self.lock().len()
     }

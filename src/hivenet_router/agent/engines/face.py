@@ -1,13 +1,15 @@
 """What does an agent ask an engine, and how does it read the answer?
 
-Invariant: an `EngineFace` is a table row: where to ask whether the engine is ready, where to ask for its models, and
-how that answer names them. Sending the questions is `probe.py`'s.
+Invariant: an `EngineFace` is a table row: where to ask whether the engine is ready, where to ask for its models, how
+that answer names them, and how the engine's metrics read. Sending the questions is `probe.py`'s and `sample.py`'s.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import msgspec
+
+from hivenet_router.wire.engine_metrics import Reader
 
 
 class ModelsUnreadable(ValueError):
@@ -16,11 +18,16 @@ class ModelsUnreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class EngineFace:
-    """One engine's row. `probe_path` None: the operator names the health URL; `models_path` None: no discovery."""
+    """One engine's row.
+
+    `probe_path` None: the operator names the health URL; `models_path` None: no discovery; `metrics_in` None: no
+    metrics.
+    """
 
     probe_path: str | None
     models_path: str | None
     models_in: Callable[[bytes], tuple[str, ...]]
+    metrics_in: Reader | None = None
 
 
 class _Model(msgspec.Struct, frozen=True):

@@ -1,7 +1,10 @@
-"""SGLang: a health endpoint and OpenAI's list of models. Source: signals.md §1.4.1."""
+"""SGLang: a health endpoint, OpenAI's list of models, and metrics if it was told so. Source: signals.md §1.4.1."""
 
 from typing import Final
 
 from hivenet_router.agent.engines.face import EngineFace, openai_models
+from hivenet_router.wire.engine_metrics import sglang
 
-FACE: Final = EngineFace(probe_path="/health", models_path="/v1/models", models_in=openai_models)
+FACE: Final = EngineFace(
+    probe_path="/health", models_path="/v1/models", models_in=openai_models, metrics_in=sglang.read
+)

@@ -1,0 +1,359 @@
+//! Backends that fail before the client has seen a byte: told, and another attempt can be made.
+
+use crate::{
+    backend::{Backend, SSE_HEAD, Serving, chunk, sized},
+    bench::{Bench, PROMPTLY, forward, forward_with, promptly, respond, soon},
+    client::post,
+};
+use plane_core::{
+    events::Event,
+    exchange::{Command, Outcome},
+};
+use std::time::Duration;
+
+/// What a backend says before it goes, whether it resets, the kind of the failure, and the head's status.
+const DEATHS: &[(&str, bool, &str, u16)] = &[
+    ("", false, "reset", 0),
+    ("", true, "reset", 0),
+    ("HTTP/1.1 200 OK\r\nContent-", false, "reset", 0),
+    ("HTTP/1.1 200 OK\r\nContent-", true, "reset", 0),
+    ("HTTP/1.1 100 Continue\r\n\r\n", false, "reset", 0),
+    (
+        "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n",
+        false,
+        "truncated",
+        200,
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart",
+        true,
+        "truncated",
+        200,
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        false,
+        "truncated",
+        200,
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n",
+        false,
+        "truncated",
+        200,
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 9\r\n\r\n",
+        false,
+        "truncated",
+        200,
+    ),
+    (SSE_HEAD, true, "truncated", 200),
+    ("SSH-2.0-OpenSSH_9.9\r\n", false, "malformed", 0),
+    (
+        "HTTP/1.1 200 OK\nContent-Length: 2\n\nok\r\n\r\n",
+        false,
+        "malformed",
+        0,
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\nok",
+        false,
+        "malformed",
+        0,
+    ),
+    (
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+        false,
+        "malformed",
+        0,
+    ),
+];
+
+async fn dying(says: &'static str, by_reset: bool) -> Backend {
+    Backend::new(move |mut serving: Serving| async move {
+        serving.request().await;
+        serving.send(says).await;
+        if by_reset {
+            serving.reset();
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_backend_that_dies_before_the_first_byte_is_replaced_unseen() {
+    let mut bench = Bench::new();
+    let healthy = Backend::answering(sized("from another")).await;
+    for (says, by_reset, kind, status) in DEATHS {
+        let dying = dying(says, *by_reset).await;
+        let mut client = bench.client().await;
+        client.send(post("{}")).await;
+        let arrival = bench.arrived().await;
+        arrival.mailbox.post(forward(&bench.server(dying.address)));
+        let failure = bench.failed(&arrival).await;
+        assert_eq!(failure.kind.name(), *kind, "{says:?} {}", failure.detail);
+        assert_eq!(
+            (failure.head_s > 0.0, failure.is_link_down),
+            (*status > 0, false),
+            "{says:?}"
+        );
+        assert_eq!(dying.requests(), 1, "{says:?}");
+        let target = bench.server(healthy.address);
+        arrival
+            .mailbox
+            .post(forward_with(&target, |forward, _| forward.attempt = 2));
+        assert_eq!(client.answer().await.text(), "from another");
+        let (_, finished) = bench.finished(&arrival).await;
+        assert_eq!((finished.outcome, finished.attempt), (Outcome::Answered, 2));
+    }
+}
+
+#[tokio::test]
+async fn a_backend_that_nobody_listens_for_fails_to_connect() {
+    let mut bench = Bench::new();
+    let gone = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let mut client = bench.client().await;
+    client.send(post("{}")).await;
+    let arrival = bench.arrived().await;
+    arrival.mailbox.post(forward(&bench.server(gone)));
+    let failure = bench.failed(&arrival).await;
+    assert_eq!(failure.kind.name(), "connect");
+    assert!(
+        failure.detail.contains(&gone.to_string()),
+        "{}",
+        failure.detail
+    );
+    arrival.mailbox.post(respond(503, "none"));
+    assert_eq!(client.answer().await.status, 503);
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_with_its_fields_and_64_kib_of_its_body() {
+    let mut bench = Bench::new();
+    let body = "e".repeat(200_000);
+    let refusing = Backend::answering(format!(
+        "HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    ))
+    .await;
+    let mut client = bench.client().await;
+    client.send(post("{}")).await;
+    let arrival = bench.arrived().await;
+    arrival
+        .mailbox
+        .post(forward(&bench.server(refusing.address)));
+    let failure = bench.failed(&arrival).await;
+    assert_eq!(
+        (failure.kind.name(), failure.status, failure.body.len()),
+        ("status", 429, 64 << 10)
+    );
+    assert_eq!(failure.fields.get("retry-after"), Some(&b"7"[..]));
+    // Where every status is an answer, it is passed on as it is.
+    let target = bench.server(refusing.address);
+    arrival.mailbox.post(forward_with(&target, |_, spec| {
+        spec.relay_any_status = true
+    }));
+    let answer = client.answer().await;
+    assert_eq!((answer.status, answer.body.len()), (429, 200_000));
+    bench.outcome(&arrival).await;
+}
+
+#[tokio::test]
+async fn a_refusal_whose_body_never_ends_is_told_all_the_same() {
+    let mut bench = Bench::new();
+    let stuck = Backend::new(|mut serving| async move {
+        serving.request().await;
+        serving
+            .send("HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\nwhy: ")
+            .await;
+        serving.closed().await;
+    })
+    .await;
+    let mut client = bench.client().await;
+    client.send(post("{}")).await;
+    let arrival = bench.arrived().await;
+    arrival.mailbox.post(forward(&bench.server(stuck.address)));
+    let failure = bench.failed(&arrival).await;
+    assert_eq!(
+        (failure.kind.name(), failure.status, &failure.body[..]),
+        ("status", 500, &b"why: "[..])
+    );
+    soon("the close", stuck.closed()).await;
+}
+
+#[tokio::test]
+async fn a_backend_that_is_silent_too_long_times_out_and_is_closed() {
+    let mut bench = Bench::new();
+    for says in [
+        "",
+        "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart",
+        SSE_HEAD,
+    ] {
+        let silent = Backend::new(move |mut serving| async move {
+            serving.request().await;
+            serving.send(says).await;
+            serving.closed().await;
+        })
+        .await;
+        let mut client = bench.client().await;
+        client.send(post("{}")).await;
+        let arrival = bench.arrived().await;
+        let target = bench.server(silent.address);
+        arrival.mailbox.post(forward_with(&target, |forward, _| {
+            forward.within = Duration::from_millis(100);
+        }));
+        let failure = bench.failed(&arrival).await;
+        assert_eq!(failure.kind.name(), "timeout");
+        assert_eq!(failure.head_s > 0.0, !says.is_empty());
+        promptly("the close", silent.closed()).await;
+        arrival.mailbox.post(respond(504, "late"));
+        assert_eq!(client.answer().await.status, 504);
+        bench.outcome(&arrival).await;
+    }
+}
+
+#[tokio::test]
+async fn interim_answers_are_skipped() {
+    let mut bench = Bench::new();
+    let interim = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n".repeat(3);
+    let backend = Backend::answering(format!(
+        "HTTP/1.1 100 Continue\r\n\r\n{interim}{}",
+        sized("ok")
+    ))
+    .await;
+    let mut client = bench.client().await;
+    client.send(post("{}")).await;
+    let arrival = bench.arrived().await;
+    arrival
+        .mailbox
+        .post(forward(&bench.server(backend.address)));
+    let answer = client.answer().await;
+    assert_eq!((answer.text(), answer.field("link").len()), ("ok", 0));
+}
+
+#[tokio::test]
+async fn an_answer_without_length_ends_with_its_connection() {
+    let mut bench = Bench::new();
+    let backend = Backend::new(|mut serving| async move {
+        serving.request().await;
+        serving.send("HTTP/1.1 200 OK\r\n\r\nall there is").await;
+    })
+    .await;
+    let target = bench.server(backend.address);
+    for n in 1..3 {
+        let mut client = bench.client().await;
+        client.send(post("{}")).await;
+        let arrival = bench.arrived().await;
+        arrival.mailbox.post(forward(&target));
+        assert_eq!(client.answer().await.text(), "all there is");
+        bench.outcome(&arrival).await;
+        assert_eq!(backend.connections(), n);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_before_the_request_is_read_counts() {
+    let mut bench = Bench::with(|door| door.body_bytes_max = 0);
+    let hasty = Backend::new(|mut serving| async move {
+        let mut room = [0; 1000];
+        tokio::io::AsyncReadExt::read(&mut serving.stream, &mut room)
+            .await
+            .unwrap();
+        // It reads no further, and the body fits into no buffer.
+        serving
+            .send("HTTP/1.1 413 Too Much\r\nContent-Length: 3\r\n\r\nbig")
+            .await;
+        tokio::time::sleep(PROMPTLY * 5).await;
+    })
+    .await;
+    let mut client = bench.client().await;
+    client.send(post(&"x".repeat(32 << 20))).await;
+    let arrival = bench.arrived().await;
+    arrival.mailbox.post(forward(&bench.server(hasty.address)));
+    let failure = bench.failed(&arrival).await;
+    assert_eq!(
+        (failure.kind.name(), failure.status, &failure.body[..]),
+        ("status", 413, &b"big"[..])
+    );
+}
+
+#[tokio::test]
+async fn another_command_ends_an_attempt_under_way() {
+    let mut bench = Bench::new();
+    let silent = Backend::new(|mut serving| async move {
+        serving.request().await;
+        serving.closed().await;
+    })
+    .await;
+    let healthy = Backend::answering(sized("ok")).await;
+    for round in 0..3 {
+        let mut client = bench.client().await;
+        client.send(post("{}")).await;
+        let arrival = bench.arrived().await;
+        arrival.mailbox.post(forward(&bench.server(silent.address)));
+        silent.requested().await;
+        // A release that comes too late ends nothing.
+        arrival.mailbox.post(Command::Release);
+        arrival.mailbox.post(match round {
+            0 => respond(200, "ok"),
+            1 => forward(&bench.server(healthy.address)),
+            _ => Command::Abort,
+        });
+        promptly("the close", silent.closed()).await;
+        match round {
+            2 => assert!(matches!(client.more().await, Ok(0) | Err(_))),
+            _ => assert_eq!(client.answer().await.text(), "ok"),
+        }
+        let outcome = bench.outcome(&arrival).await;
+        assert_eq!(
+            outcome,
+            [Outcome::Responded, Outcome::Answered, Outcome::Aborted][round]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_huge_answer_is_passed_on_as_it_comes() {
+    let mut bench = Bench::new();
+    let backend = Backend::new(|mut serving| async move {
+        serving.request().await;
+        serving
+            .send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            .await;
+        for _ in 0..100 {
+            serving.send(chunk(&"x".repeat(10_000))).await;
+        }
+        // The client has had the most of it before the end is there.
+        serving.request().await;
+        serving.send("0\r\n\r\n").await;
+    })
+    .await;
+    let mut client = bench.client().await;
+    client.send(post("{}")).await;
+    let arrival = bench.arrived().await;
+    let target = bench.server(backend.address);
+    arrival.mailbox.post(forward_with(&target, |_, spec| {
+        spec.buffered_bytes_max = 100_000;
+        spec.judge = true;
+    }));
+    assert_eq!(client.head().await.field("transfer-encoding"), ["chunked"]);
+    let mut body = 0;
+    while body < 1_000_000 {
+        body += client.chunk().await.unwrap().len();
+    }
+    assert!(matches!(
+        bench.told().await,
+        Event::Head {
+            is_stream: false,
+            ..
+        }
+    ));
+    assert!(matches!(bench.told().await, Event::Started { .. }));
+    drop(client);
+    assert_eq!(bench.outcome(&arrival).await, Outcome::ClientLeft);
+}

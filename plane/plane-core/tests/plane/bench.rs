@@ -1,0 +1,311 @@
+//! Starts planes and plays the decider: takes their events, gives their commands.
+
+use crate::client::Client;
+use bytes::Bytes;
+use plane_core::{
+    bodies::BODIES_BYTES_MAX,
+    events::{Event, Handle},
+    exchange::{
+        Arrival, Command, Failure, Finished, Forward, ForwardSpec, Outcome, Respond, Standing,
+        Target,
+    },
+    http1::write::Pair,
+    ingress::DoorSpec,
+    peers::{Multiaddr, PeersConfig, new_identity_bytes},
+    plane::Plane,
+    upstream::PoolLimits,
+};
+use std::{collections::VecDeque, future::Future, net::SocketAddr, sync::Arc, time::Duration};
+
+/// What should happen happens within this, on the slowest machine.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// What should happen promptly happens within this.
+pub const PROMPTLY: Duration = Duration::from_secs(1);
+
+pub async fn soon<F: Future>(what: &str, future: F) -> F::Output {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(output) => output,
+        Err(_) => panic!("{what}: not within {PATIENCE:?}"),
+    }
+}
+
+pub async fn promptly<F: Future>(what: &str, future: F) -> F::Output {
+    match tokio::time::timeout(PROMPTLY, future).await {
+        Ok(output) => output,
+        Err(_) => panic!("{what}: not within {PROMPTLY:?}"),
+    }
+}
+
+pub struct Bench {
+    pub plane: Plane,
+    pub address: SocketAddr,
+    pub waiting: VecDeque<Event>,
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        Bench::with(|_| {})
+    }
+
+    pub fn with(change: impl FnOnce(&mut DoorSpec)) -> Bench {
+        Bench::bounded(BODIES_BYTES_MAX, change)
+    }
+
+    pub fn bounded(bodies_bytes_max: usize, change: impl FnOnce(&mut DoorSpec)) -> Bench {
+        let peers = PeersConfig::new(new_identity_bytes());
+        let mut links = DoorSpec::named("links");
+        links.idle_within = None;
+        let plane = Plane::start(peers, links, PoolLimits::default(), bodies_bytes_max).unwrap();
+        let mut door = DoorSpec::named("api");
+        change(&mut door);
+        let address = plane
+            .listen_http("127.0.0.1:0".parse().unwrap(), door)
+            .unwrap();
+        Bench {
+            plane,
+            address,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    pub async fn client(&self) -> Client {
+        Client::connect(self.address).await
+    }
+
+    pub fn server(&self, address: SocketAddr) -> Target {
+        let lanes = &self.plane.context().lanes;
+        Target::Http(lanes.http(
+            address.ip().to_string(),
+            address.port(),
+            PoolLimits::default(),
+        ))
+    }
+
+    /// The next event, whichever it is.
+    pub async fn event(&mut self) -> Event {
+        soon("an event", async {
+            loop {
+                self.waiting.extend(self.plane.context().events.drain());
+                if let Some(event) = self.waiting.pop_front() {
+                    return event;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await
+    }
+
+    /// The next event about requests; those about links are skipped.
+    pub async fn told(&mut self) -> Event {
+        loop {
+            match self.event().await {
+                Event::PeerUp { .. } | Event::PeerDown { .. } | Event::PeerIdentified { .. } => {}
+                event => return event,
+            }
+        }
+    }
+
+    pub async fn arrived(&mut self) -> Arc<Arrival> {
+        match self.told().await {
+            Event::Arrived(arrival) => arrival,
+            other => panic!("not an arrival: {other:?}"),
+        }
+    }
+
+    pub async fn failed(&mut self, of: &Arrival) -> Failure {
+        loop {
+            match self.told().await {
+                Event::Head { handle, .. } if handle == of.handle => {}
+                Event::Failed {
+                    handle, failure, ..
+                } if handle == of.handle => return *failure,
+                other => panic!("not a failure: {other:?}"),
+            }
+        }
+    }
+
+    /// What was told of this exchange up to and with its end, by name.
+    pub async fn finished(&mut self, of: &Arrival) -> (Vec<&'static str>, Finished) {
+        let mut names = Vec::new();
+        loop {
+            match self.told().await {
+                Event::Finished(finished) if finished.handle == of.handle => {
+                    self.nothing_more_of(of.handle).await;
+                    return (names, finished);
+                }
+                event => names.push(name(&event)),
+            }
+        }
+    }
+
+    pub async fn outcome(&mut self, of: &Arrival) -> Outcome {
+        self.finished(of).await.1.outcome
+    }
+
+    /// `Finished` is the last event of its exchange.
+    async fn nothing_more_of(&mut self, handle: Handle) {
+        self.waiting.extend(self.plane.context().events.drain());
+        let more = self
+            .waiting
+            .iter()
+            .filter(|event| handle_of(event) == Some(handle));
+        assert_eq!(more.count(), 0);
+    }
+
+    pub async fn rejected(&mut self) -> (u16, &'static str) {
+        match self.told().await {
+            Event::Rejected { status, reason, .. } => (status, reason),
+            other => panic!("not a rejection: {other:?}"),
+        }
+    }
+}
+
+fn name(event: &Event) -> &'static str {
+    match event {
+        Event::Arrived(_) => "arrived",
+        Event::Head { .. } => "head",
+        Event::Started { .. } => "started",
+        Event::Answered { .. } => "answered",
+        Event::Failed { .. } => "failed",
+        Event::Finished(_) => "finished",
+        Event::Rejected { .. } => "rejected",
+        _ => "other",
+    }
+}
+
+fn handle_of(event: &Event) -> Option<Handle> {
+    match event {
+        Event::Arrived(arrival) => Some(arrival.handle),
+        Event::Head { handle, .. }
+        | Event::Started { handle, .. }
+        | Event::Answered { handle, .. }
+        | Event::Failed { handle, .. } => Some(*handle),
+        Event::Finished(finished) => Some(finished.handle),
+        _ => None,
+    }
+}
+
+pub fn pair(name: &str, value: &str) -> Pair {
+    (
+        Bytes::copy_from_slice(name.as_bytes()),
+        Bytes::copy_from_slice(value.as_bytes()),
+    )
+}
+
+pub fn spec() -> ForwardSpec {
+    ForwardSpec {
+        host: Bytes::from_static(b"backend"),
+        idle: Duration::from_secs(30),
+        buffered_bytes_max: 8 << 20,
+        meter: true,
+        break_events: ["lost", "idle", "overtime", "aborted"]
+            .map(|kind| Bytes::from(format!("data: {{\"error\":\"{kind}\"}}\n\n"))),
+        ..ForwardSpec::default()
+    }
+}
+
+pub fn forward_with(
+    target: &Target,
+    change: impl FnOnce(&mut Forward, &mut ForwardSpec),
+) -> Command {
+    let mut spec = spec();
+    let mut forward = Forward {
+        attempt: 1,
+        target: target.clone(),
+        path: Bytes::from_static(b"/v1/x"),
+        spec: Arc::default(),
+        within: PATIENCE,
+        reply_fields: Vec::new(),
+        body: None,
+    };
+    change(&mut forward, &mut spec);
+    forward.spec = Arc::new(spec);
+    Command::Forward(Box::new(forward))
+}
+
+pub fn forward(target: &Target) -> Command {
+    forward_with(target, |_, _| {})
+}
+
+pub fn respond(status: u16, body: &str) -> Command {
+    Command::Respond(Respond {
+        status,
+        fields: vec![pair("content-type", "text/plain")],
+        body: Bytes::copy_from_slice(body.as_bytes()),
+    })
+}
+
+/// A router, and an agent that dialled it and relays `/in/…` to a backend.
+pub struct Linked {
+    pub router: Bench,
+    pub agent: Bench,
+    pub target: Target,
+}
+
+impl Linked {
+    pub async fn new(backend: SocketAddr) -> Linked {
+        let mut linked = Linked {
+            router: Bench::new(),
+            agent: Bench::new(),
+            target: Target::Peer(plane_core::peers::PeerId::random()),
+        };
+        linked.target = Target::Peer(linked.agent.plane.context().peers.local_peer_id());
+        linked.agent.plane.add_standing(Standing {
+            prefix: Bytes::from_static(b"/in/"),
+            cut: 3,
+            target: linked.agent.server(backend),
+            spec: Arc::new(ForwardSpec {
+                relay_any_status: true,
+                meter: false,
+                buffered_bytes_max: 256 << 10,
+                break_events: Default::default(),
+                ..spec()
+            }),
+            within: PATIENCE,
+        });
+        linked.link().await;
+        linked
+    }
+
+    /// Dials; a link that stands already is replaced.
+    pub async fn link(&mut self) {
+        let any: Multiaddr = "/ip4/127.0.0.1/tcp/0".parse().unwrap();
+        // It blocks, and a test is a task.
+        let plane = &self.router.plane;
+        let bound = std::thread::scope(|scope| scope.spawn(|| plane.listen_peers(any)).join());
+        let router = self.router.plane.context().peers.local_peer_id();
+        self.agent
+            .plane
+            .dial(1, router, bound.unwrap().unwrap(), PATIENCE);
+        loop {
+            match self.agent.event().await {
+                Event::Completed { result, .. } => break assert!(result.is_ok(), "{result:?}"),
+                Event::PeerUp { .. } | Event::PeerDown { .. } | Event::PeerIdentified { .. } => {}
+                other => panic!("not the end of the dial: {other:?}"),
+            }
+        }
+        // What else happens meanwhile is for the test.
+        let mut others = Vec::new();
+        loop {
+            match self.router.event().await {
+                Event::PeerIdentified { .. } => break,
+                other => others.push(other),
+            }
+        }
+        others
+            .into_iter()
+            .rev()
+            .for_each(|other| self.router.waiting.push_front(other));
+    }
+
+    pub fn forward(&self) -> Command {
+        self.forward_with(|_| {})
+    }
+
+    pub fn forward_with(&self, change: impl FnOnce(&mut ForwardSpec)) -> Command {
+        forward_with(&self.target, |_, spec| {
+            spec.path_prefix = Bytes::from_static(b"/in");
+            change(spec);
+        })
+    }
+}

@@ -1,0 +1,242 @@
+//! Limits in bytes and time on what clients send and take.
+
+use crate::{
+    backend::{Backend, SSE_HEAD, chunk},
+    bench::{Bench, forward, respond, soon},
+    client::{get, post},
+};
+use plane_core::{
+    events::Event,
+    exchange::{Outcome, Problem},
+};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+
+const SHORT: Duration = Duration::from_millis(100);
+
+#[tokio::test]
+async fn a_413_reaches_a_client_that_is_still_sending() {
+    let mut bench = Bench::with(|door| door.body_bytes_max = 1000);
+    let heads = ["Content-Length: 52428800", "Transfer-Encoding: chunked"];
+    for framing in heads {
+        let client = bench.client().await;
+        let (mut read, mut write) = client.stream.into_split();
+        let sending = tokio::spawn(async move {
+            let head = format!("POST / HTTP/1.1\r\nHost: h\r\n{framing}\r\n\r\n");
+            write.write_all(head.as_bytes()).await.unwrap();
+            let piece = format!("{:x}\r\n{}\r\n", 1 << 20, "x".repeat(1 << 20));
+            for _ in 0..50 {
+                // It never looks whether an answer has come.
+                write
+                    .write_all(piece.as_bytes())
+                    .await
+                    .expect("never reset");
+            }
+            write
+        });
+        let arrival = bench.arrived().await;
+        assert_eq!(
+            (arrival.problem, arrival.body.len()),
+            (Some(Problem::TooLarge), 0)
+        );
+        arrival.mailbox.post(respond(413, "too large"));
+        soon("50 MB", sending).await.unwrap();
+        let mut answer = Vec::new();
+        soon(
+            "the answer",
+            tokio::io::AsyncReadExt::read_to_end(&mut read, &mut answer),
+        )
+        .await
+        .unwrap();
+        assert!(
+            answer.starts_with(b"HTTP/1.1 413 ") && answer.ends_with(b"too large"),
+            "{framing}"
+        );
+        assert_eq!(bench.outcome(&arrival).await, Outcome::Responded);
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_just_the_limit_is_taken() {
+    let mut bench = Bench::with(|door| door.body_bytes_max = 5);
+    let mut client = bench.client().await;
+    client.send(post("12345")).await;
+    let chunked = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n123\r\n2\r\n45\r\n0\r\n\r\n";
+    client.send(chunked).await;
+    for _ in 0..2 {
+        let arrival = bench.arrived().await;
+        assert_eq!((arrival.problem, &arrival.body[..]), (None, &b"12345"[..]));
+        arrival.mailbox.post(respond(200, ""));
+        assert_eq!(client.answer().await.status, 200);
+        bench.outcome(&arrival).await;
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_stops_short_is_told_and_its_sender_answered() {
+    let mut bench = Bench::new();
+    for wire in [
+        "Content-Length: 10\r\n\r\n12345",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\n123",
+    ] {
+        let mut client = bench.client().await;
+        client
+            .send(format!("POST / HTTP/1.1\r\nHost: h\r\n{wire}"))
+            .await;
+        client.stream.shutdown().await.unwrap();
+        let arrival = bench.arrived().await;
+        assert_eq!(arrival.problem, Some(Problem::Incomplete));
+        arrival.mailbox.post(respond(400, "short"));
+        assert_eq!(client.answer().await.text(), "short");
+        assert_eq!(client.rest().await.unwrap(), b"");
+        assert_eq!(bench.outcome(&arrival).await, Outcome::Responded);
+    }
+}
+
+#[tokio::test]
+async fn slow_heads_and_bodies_end() {
+    let mut bench = Bench::with(|door| {
+        door.head_within = SHORT;
+        door.body_within = SHORT;
+    });
+    let mut silent = bench.client().await;
+    assert_eq!(
+        silent.rest().await.unwrap(),
+        b"",
+        "who never says a word is not answered"
+    );
+    let mut slow = bench.client().await;
+    slow.send("GET / HTTP/1.1\r\n").await;
+    assert_eq!(slow.answer().await.status, 408);
+    assert_eq!(bench.rejected().await, (408, "head_timeout"));
+    assert_eq!(slow.rest().await.unwrap(), b"");
+    let mut slow = bench.client().await;
+    slow.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n12")
+        .await;
+    let arrival = bench.arrived().await;
+    assert_eq!(arrival.problem, Some(Problem::Slow));
+    arrival.mailbox.post(respond(408, "slow"));
+    assert_eq!(slow.answer().await.text(), "slow");
+    assert_eq!(slow.rest().await.unwrap(), b"");
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_after_its_time() {
+    let mut bench = Bench::with(|door| door.idle_within = Some(SHORT));
+    let mut client = bench.client().await;
+    client.send(get("/")).await;
+    bench.arrived().await.mailbox.post(respond(200, "ok"));
+    client.answer().await;
+    assert_eq!(client.rest().await.unwrap(), b"");
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_given_up() {
+    let mut bench = Bench::with(|door| door.write_within = SHORT);
+    let endless = Backend::new(|mut serving| async move {
+        serving.request().await;
+        serving.send(SSE_HEAD).await;
+        let event = chunk(&format!("data: {}\n\n", "x".repeat(10_000)));
+        while serving.stream.write_all(event.as_bytes()).await.is_ok() {}
+        serving.closed().await;
+    })
+    .await;
+    let mut streams = bench.client().await;
+    streams.send(post("{}")).await;
+    let arrival = bench.arrived().await;
+    arrival
+        .mailbox
+        .post(forward(&bench.server(endless.address)));
+    soon("the end of the stream", endless.closed()).await;
+    assert_eq!(bench.outcome(&arrival).await, Outcome::ClientLeft);
+
+    let mut whole = bench.client().await;
+    whole.send(get("/")).await;
+    let arrival = bench.arrived().await;
+    arrival.mailbox.post(respond(200, &"x".repeat(64 << 20)));
+    assert_eq!(bench.outcome(&arrival).await, Outcome::ClientLeft);
+}
+
+#[tokio::test]
+async fn a_slow_client_that_takes_something_has_it_all() {
+    let mut bench = Bench::with(|door| door.write_within = Duration::from_millis(500));
+    let mut client = bench.client().await;
+    client.send(get("/")).await;
+    let arrival = bench.arrived().await;
+    arrival.mailbox.post(respond(200, &"x".repeat(24 << 20)));
+    let mut read = 0;
+    // In all far longer than a write may stand still.
+    while read < 24 << 20 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        for _ in 0..16 {
+            client.buf.clear();
+            let got = client.more().await.unwrap();
+            read += got;
+            if got == 0 || read >= 24 << 20 {
+                break;
+            }
+        }
+    }
+    assert_eq!(bench.outcome(&arrival).await, Outcome::Responded);
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_are_closed_and_told() {
+    let mut bench = Bench::with(|door| door.connections_max = 1);
+    let mut first = bench.client().await;
+    first.send(get("/")).await;
+    let arrival = bench.arrived().await;
+    let mut second = bench.client().await;
+    assert_eq!(bench.rejected().await, (0, "too_many_connections"));
+    assert!(matches!(second.more().await, Ok(0) | Err(_)));
+    arrival.mailbox.post(respond(200, "ok"));
+    assert_eq!(first.answer().await.text(), "ok");
+    drop(first);
+    bench.outcome(&arrival).await;
+    soon("room again", async {
+        loop {
+            let mut third = bench.client().await;
+            third.send(get("/")).await;
+            if let Event::Arrived(_) = bench.told().await {
+                return;
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn all_bodies_together_are_bounded() {
+    let mut bench = Bench::bounded(1000, |_| {});
+    let mut first = bench.client().await;
+    first.send(post(&"x".repeat(800))).await;
+    let held = bench.arrived().await;
+    assert_eq!(bench.plane.context().bodies.bytes(), 800);
+    let chunked = format!(
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n12c\r\n{}\r\n",
+        "x".repeat(300)
+    );
+    for wire in [post(&"x".repeat(300)), chunked] {
+        let mut client = bench.client().await;
+        client.send(wire).await;
+        let arrival = bench.arrived().await;
+        assert_eq!(arrival.problem, Some(Problem::Overloaded));
+        arrival.mailbox.post(respond(503, "overloaded"));
+        assert_eq!(client.answer().await.text(), "overloaded");
+        bench.outcome(&arrival).await;
+    }
+    let mut small = bench.client().await;
+    small.send(post(&"x".repeat(200))).await;
+    let arrival = bench.arrived().await;
+    assert_eq!(arrival.problem, None);
+    held.mailbox.post(respond(200, "ok"));
+    first.answer().await;
+    bench.outcome(&held).await;
+    drop(held);
+    soon("the bytes given back", async {
+        while bench.plane.context().bodies.bytes() > 200 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}

@@ -1,0 +1,323 @@
+//! Requests as they arrive, and the plain answers to them.
+
+use crate::{
+    backend::{Backend, LAST_CHUNK, SSE_HEAD, chunk, sized},
+    bench::{Bench, forward, forward_with, respond},
+    client::{get, post},
+};
+use plane_core::{
+    events::Event,
+    exchange::{Command, Outcome, Problem, Respond},
+};
+use std::sync::atomic::Ordering;
+
+#[tokio::test]
+async fn a_unary_answer_goes_through_and_is_told_in_order() {
+    let (mut bench, backend) = (Bench::new(), Backend::answering(sized("hello")).await);
+    let mut client = bench.client().await;
+    client.send(post("{}")).await;
+    let arrival = bench.arrived().await;
+    assert_eq!(
+        (&arrival.body[..], &arrival.head.path[..]),
+        (&b"{}"[..], &b"/v1/x"[..])
+    );
+    arrival
+        .mailbox
+        .post(forward(&bench.server(backend.address)));
+    let answer = client.answer().await;
+    assert_eq!((answer.status, answer.text()), (200, "hello"));
+    let (names, finished) = bench.finished(&arrival).await;
+    assert_eq!(names, ["head"]);
+    assert_eq!(
+        (finished.outcome, finished.status, finished.bytes),
+        (Outcome::Answered, 200, 5)
+    );
+    assert!(
+        !arrival.mailbox.post(Command::Abort),
+        "an exchange that is over takes no command"
+    );
+}
+
+#[tokio::test]
+async fn a_judged_answer_waits_for_its_release() {
+    let (mut bench, backend) = (Bench::new(), Backend::answering(sized("hello")).await);
+    let target = bench.server(backend.address);
+    for refuses in [false, true] {
+        let mut client = bench.client().await;
+        client.send(post("{}")).await;
+        let arrival = bench.arrived().await;
+        // A release before there is anything to release changes nothing.
+        arrival.mailbox.post(Command::Release);
+        arrival
+            .mailbox
+            .post(forward_with(&target, |_, spec| spec.judge = true));
+        assert!(matches!(bench.told().await, Event::Head { .. }));
+        let Event::Answered { whole, .. } = bench.told().await else {
+            panic!("no answer")
+        };
+        assert_eq!(&whole.body[..], b"hello");
+        arrival.mailbox.post(if refuses {
+            respond(502, "no")
+        } else {
+            Command::Release
+        });
+        let answer = client.answer().await;
+        assert_eq!(answer.text(), if refuses { "no" } else { "hello" });
+        let expected = if refuses {
+            Outcome::Responded
+        } else {
+            Outcome::Answered
+        };
+        assert_eq!(bench.outcome(&arrival).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_goes_through_chunk_by_chunk() {
+    let mut bench = Bench::new();
+    let backend = Backend::new(|mut serving| async move {
+        serving.request().await;
+        serving.send(SSE_HEAD).await;
+        for n in 0..3 {
+            serving.send(chunk(&format!("data: {n}\n\n"))).await;
+            // The next one only when the client has had this one.
+            let seen = serving.seen.clone();
+            crate::bench::soon("the client", async {
+                while seen.requests.load(Ordering::SeqCst) < n + 2 {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
+        }
+        serving.send(LAST_CHUNK).await;
+        serving.closed().await;
+    })
+    .await;
+    let mut client = bench.client().await;
+    client.send(post("{}")).await;
+    let arrival = bench.arrived().await;
+    arrival
+        .mailbox
+        .post(forward(&bench.server(backend.address)));
+    let head = client.head().await;
+    assert_eq!(head.field("transfer-encoding"), ["chunked"]);
+    for n in 0..3 {
+        assert_eq!(
+            client.chunk().await.unwrap(),
+            format!("data: {n}\n\n").into_bytes()
+        );
+        backend.seen.requests.fetch_add(1, Ordering::SeqCst);
+    }
+    assert_eq!(client.chunk().await, None);
+    let (names, finished) = bench.finished(&arrival).await;
+    assert_eq!(names, ["head", "started"]);
+    assert_eq!(
+        (finished.outcome, finished.bytes, finished.chunks),
+        (Outcome::Answered, 27, 3)
+    );
+    assert!(finished.first_byte_s > 0.0 && finished.last_byte_s >= finished.first_byte_s);
+}
+
+#[tokio::test]
+async fn a_chunked_body_arrives_whole_and_goes_on_with_its_length() {
+    let mut bench = Bench::new();
+    let backend = Backend::new(|mut serving| async move {
+        let request = serving.request().await.unwrap();
+        assert_eq!(request.field("content-length"), ["9"]);
+        assert!(request.field("transfer-encoding").is_empty());
+        serving
+            .send(sized(std::str::from_utf8(&request.body).unwrap()))
+            .await;
+    })
+    .await;
+    let mut client = bench.client().await;
+    client
+        .send("POST /v1/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
+        .await;
+    client.send("4\r\n{\"a\"\r\n1;x=y\r\n:\r\n").await;
+    client
+        .send("4\r\n\"b\"}\r\n0\r\nX-Trailer: 1\r\n\r\n")
+        .await;
+    let arrival = bench.arrived().await;
+    arrival
+        .mailbox
+        .post(forward(&bench.server(backend.address)));
+    assert_eq!(client.answer().await.text(), "{\"a\":\"b\"}");
+}
+
+#[tokio::test]
+async fn a_large_body_goes_through_unchanged() {
+    let mut bench = Bench::with(|door| door.digests_bodies = true);
+    let backend = Backend::new(|mut serving| async move {
+        let request = serving.request().await.unwrap();
+        serving
+            .send(sized(&format!("{}", request.body.len())))
+            .await;
+        assert!(request.body.ends_with(b"\"}"));
+    })
+    .await;
+    let body = format!("{{\"model\":\"m\",\"x\":\"{}\"}}", "y".repeat(3 << 20));
+    let mut client = bench.client().await;
+    client.send(post(&body)).await;
+    let arrival = bench.arrived().await;
+    let digest = arrival.digest.as_ref().unwrap().as_ref().unwrap();
+    assert_eq!(digest.model.as_deref(), Some("m"));
+    arrival
+        .mailbox
+        .post(forward(&bench.server(backend.address)));
+    assert_eq!(client.answer().await.text(), body.len().to_string());
+}
+
+#[tokio::test]
+async fn a_client_that_asks_first_is_told_to_go_on() {
+    let mut bench = Bench::new();
+    let mut client = bench.client().await;
+    let head =
+        "POST /v1/x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+    client.send(head).await;
+    assert_eq!(client.head().await.head, "HTTP/1.1 100 Continue\r\n\r\n");
+    client.send("{}").await;
+    let arrival = bench.arrived().await;
+    arrival.mailbox.post(respond(200, "ok"));
+    assert_eq!(client.answer().await.text(), "ok");
+    // Who sends the body along needs no word.
+    client.send(format!("{head}{{}}")).await;
+    bench.outcome(&arrival).await;
+    bench.arrived().await.mailbox.post(respond(200, "ok"));
+    assert_eq!(client.answer().await.status, 200);
+}
+
+#[tokio::test]
+async fn head_is_answered_without_a_body_by_command_and_by_a_backend() {
+    let mut bench = Bench::new();
+    let backend = Backend::new(|mut serving| async move {
+        while let Some(request) = serving.request().await {
+            assert!(request.head.starts_with("HEAD /v1/x "));
+            serving
+                .send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+                .await;
+        }
+    })
+    .await;
+    let target = bench.server(backend.address);
+    let mut client = bench.client().await;
+    for round in 0..3 {
+        client.send("HEAD /v1/x HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        let arrival = bench.arrived().await;
+        let by_command = round == 0;
+        arrival.mailbox.post(if by_command {
+            respond(200, "12345")
+        } else {
+            forward(&target)
+        });
+        let head = client.head().await;
+        assert_eq!(
+            head.field("content-length"),
+            [if by_command { "5" } else { "1000" }]
+        );
+        let (_, finished) = bench.finished(&arrival).await;
+        assert_eq!(finished.bytes, 0);
+    }
+    assert_eq!(
+        backend.connections(),
+        1,
+        "an answer to HEAD leaves its connection usable"
+    );
+    client.send(get("/")).await;
+    bench.arrived().await.mailbox.post(respond(200, "next"));
+    assert_eq!(client.answer().await.text(), "next");
+}
+
+#[tokio::test]
+async fn statuses_without_a_body_have_none() {
+    let mut bench = Bench::new();
+    let mut client = bench.client().await;
+    for status in [204, 304] {
+        client.send(get("/")).await;
+        bench
+            .arrived()
+            .await
+            .mailbox
+            .post(respond(status, "must not be sent"));
+        let head = client.head().await;
+        assert_eq!(
+            (head.status, head.field("content-length").len()),
+            (status, 0)
+        );
+        assert!(matches!(bench.told().await, Event::Finished(_)));
+    }
+    client.send(get("/")).await;
+    bench.arrived().await.mailbox.post(respond(200, "ok"));
+    assert_eq!(client.answer().await.text(), "ok");
+}
+
+#[tokio::test]
+async fn fields_of_an_answer_by_command_never_frame_it() {
+    let mut bench = Bench::new();
+    let mut client = bench.client().await;
+    client.send(get("/")).await;
+    let fields = [
+        ("Content-Length", "999"),
+        ("transfer-encoding", "chunked"),
+        ("Connection", "close"),
+        ("x-a", "1"),
+    ];
+    bench
+        .arrived()
+        .await
+        .mailbox
+        .post(Command::Respond(Respond {
+            status: 200,
+            fields: fields
+                .map(|(name, value)| crate::bench::pair(name, value))
+                .into(),
+            body: "ok".into(),
+        }));
+    let answer = client.answer().await;
+    assert_eq!(answer.field("content-length"), ["2"]);
+    assert_eq!(
+        (answer.field("connection").len(), answer.field("x-a")),
+        (0, vec!["1"])
+    );
+}
+
+#[tokio::test]
+async fn a_request_whose_body_had_a_problem_is_not_forwarded() {
+    let (mut bench, backend) = (Bench::new(), Backend::answering(sized("x")).await);
+    let mut client = bench.client().await;
+    client
+        .send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
+        .await;
+    let arrival = bench.arrived().await;
+    assert_eq!(arrival.problem, Some(Problem::BadChunk));
+    arrival
+        .mailbox
+        .post(forward(&bench.server(backend.address)));
+    assert_eq!(bench.failed(&arrival).await.kind.name(), "truncated");
+    arrival.mailbox.post(respond(400, "bad chunk"));
+    let answer = client.answer().await;
+    assert_eq!(
+        (answer.status, answer.field("connection")),
+        (400, vec!["close"])
+    );
+    assert_eq!(client.rest().await.unwrap(), b"");
+    assert_eq!(backend.requests(), 0);
+}
+
+#[tokio::test]
+async fn a_forward_to_a_peer_that_nobody_knows_fails_at_once() {
+    let mut bench = Bench::new();
+    let mut client = bench.client().await;
+    client.send(post("{}")).await;
+    let arrival = bench.arrived().await;
+    let nobody = plane_core::exchange::Target::Peer(plane_core::peers::PeerId::random());
+    arrival.mailbox.post(forward(&nobody));
+    let failure = bench.failed(&arrival).await;
+    assert_eq!(
+        (failure.kind.name(), failure.is_link_down),
+        ("no_link", true)
+    );
+    arrival.mailbox.post(respond(503, "none"));
+    assert_eq!(client.answer().await.status, 503);
+    assert_eq!(bench.outcome(&arrival).await, Outcome::Responded);
+}

@@ -1,0 +1,177 @@
+"""What goes wrong while clients ask?
+
+Four kinds of blow, each struck again and again until told to stop: agents are killed and started again, agents stand
+still for a while, links are cut between router and agent, engines are killed beside living agents. Invariant: what was
+struck is running again when `Chaos.run` returns.
+"""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Final
+
+from tests.house.fleet import Fleet, Process, logged_at
+
+STOPS_S: Final = (3.0, 20.0)
+LINK_DIES_WITHIN_S: Final = 16.0
+"""An agent that does not answer loses its link: a ping every 5 s, and 5 s for its answer, twice over for a link that
+looks alive at first, and a second for a crowded machine."""
+KINDS: Final = ("kill", "stop", "links", "engine")
+
+
+class Wires:
+    """Stands between router and agents, so that links can be cut where neither side does it."""
+
+    def __init__(self, router_port: int) -> None:
+        self._router_port = router_port
+        self._links: dict[asyncio.Task[None], tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = {}
+        self._server: asyncio.Server | None = None
+
+    async def open(self, port: int) -> None:
+        """Take connections on this port."""
+        self._server = await asyncio.start_server(self._carry, "127.0.0.1", port)
+
+    def cut_one(self, chance: random.Random) -> bool:
+        """Cut one link, so that both sides see it end; False when there is none."""
+        if not self._links:
+            return False
+        for writer in self._links[chance.choice(list(self._links))]:
+            writer.transport.abort()
+        return True
+
+    async def close(self) -> None:
+        """Cut all, and take no more."""
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._links):
+            task.cancel()
+        await asyncio.gather(*self._links, return_exceptions=True)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there = await asyncio.open_connection("127.0.0.1", self._router_port)
+        task = asyncio.current_task()
+        assert task is not None
+        self._links[task] = (writer, there)
+        try:
+            ways = [asyncio.create_task(_copy(reader, there)), asyncio.create_task(_copy(there_reader, writer))]
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+        except asyncio.CancelledError:
+            pass
+        finally:
+            del self._links[task]
+            writer.transport.abort()
+            there.transport.abort()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1 << 18):
+        writer.write(data)
+        await writer.drain()
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """An agent stood still, from and to in Unix time."""
+
+    machine: str
+    began: float
+    ended: float
+
+
+class Chaos:
+    """Strikes a fleet; `struck` counts the blows by kind."""
+
+    def __init__(
+        self, fleet: Fleet, kinds: list[str], *, every_s: float, seed: int, wires: Wires | None = None
+    ) -> None:
+        self._fleet = fleet
+        self._kinds = kinds
+        self._every_s = every_s
+        self._chance = random.Random(seed)
+        self._wires = wires
+        self._turn = 0
+        self.struck: Counter[str] = Counter()
+        self.put_off_s = 0.0
+        self.stops: list[Stop] = []
+
+    async def during(self, work: Coroutine[None, None, None]) -> None:
+        """Strike for as long as the work takes."""
+        stopping = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            striking = group.create_task(self.run(stopping))
+            await work
+            stopping.set()
+            await striking
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Strike once every so often, the kinds in turn, until told to stop."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self._every_s
+        while not stopping.is_set():
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            due = max(due + self._every_s, loop.time())
+            kind = self._kinds[self._turn % len(self._kinds)]
+            await self._others_serve(kind, stopping)
+            if not stopping.is_set():
+                await self._strike(kind)
+                self.struck[kind] += 1
+                self._turn += 1
+
+    def links_not_dropped(self) -> list[str]:
+        """The stops that were long enough for the agent's link to be dropped, but left it standing."""
+        lost = self._fleet.router.events("agent_link_lost")
+        return [
+            f"{stop.machine} stood still for {stop.ended - stop.began:.1f} s and its link was not dropped in "
+            f"{LINK_DIES_WITHIN_S:g} s"
+            for stop in self.stops
+            if stop.ended - stop.began > LINK_DIES_WITHIN_S + 1
+            and not any(stop.began < logged_at(event) < stop.began + LINK_DIES_WITHIN_S for event in lost)
+        ]
+
+    async def _others_serve(self, kind: str, stopping: asyncio.Event) -> None:
+        """Wait until somebody is left to serve, or a crowded machine would be taken for a fault."""
+        if kind not in ("kill", "stop"):
+            return
+        others = [agent for agent in self._fleet.agents if agent is not self._next(self._fleet.agents)]
+        began = time.monotonic()
+        while not any(agent.has_registered() for agent in others) and not stopping.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        self.put_off_s += time.monotonic() - began
+
+    async def _strike(self, kind: str) -> None:
+        match kind:
+            case "kill":
+                _restart(self._next(self._fleet.agents))
+            case "engine":
+                _restart(self._next(self._fleet.engines))
+            case "stop":
+                await self._stop_agent()
+            case "links":
+                assert self._wires is not None
+                self._wires.cut_one(self._chance)
+            case _:
+                raise ValueError(f"no such chaos: {kind!r}; there are {', '.join(KINDS)}")
+
+    def _next(self, processes: list[Process]) -> Process:
+        return processes[self._turn // len(self._kinds) % len(processes)]
+
+    async def _stop_agent(self) -> None:
+        agent = self._next(self._fleet.agents)
+        began = time.time()
+        agent.pause()
+        try:
+            await asyncio.sleep(self._chance.uniform(*STOPS_S))
+        finally:
+            agent.resume()
+        self.stops.append(Stop(agent.name, began, time.time()))
+
+
+def _restart(process: Process) -> None:
+    process.kill()
+    process.start()

@@ -35,6 +35,8 @@ def _streams(streams: int, agents: tuple[int, int], *, optional: bool = False) -
 
 
 CASES: Final = (
+    # Before the loads, while no memory lies free that they have left.
+    Case("idle-1000", "1,000 idle connections", "connection", ("--mode", "idle", "--clients", "1000"), optional=True),
     _unary("unary-1", 1, 4),
     _unary("unary-16", 16, 4),
     _unary("unary-64", 64, 4),
@@ -46,7 +48,6 @@ CASES: Final = (
         ("--mode", "streams", "--clients", "16", "--chunks", "20000", "--interval-us", "0"),
         optional=True,
     ),
-    Case("idle-1000", "1,000 idle connections", "connection", ("--mode", "idle", "--clients", "1000"), optional=True),
     # An agent of the original carries 75 requests on a machine of 24 GiB, whatever its capacity, and refuses the rest.
     _streams(50, (3, 3), optional=True),
     _streams(200, (3, 3)),

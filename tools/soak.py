@@ -135,13 +135,13 @@ async def _one_round(clients: Clients, chaos: Chaos, seconds: float, fleet: Flee
 
 
 def _cpu_s(fleet: Fleet) -> dict[str, float]:
-    """Processor time used so far; agents that were killed count when they have ended."""
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    """Processor time used so far."""
+    killed = resource.getrusage(resource.RUSAGE_CHILDREN)
+    others = sum(process.cpu_s() for process in (*fleet.agents, *fleet.engines))
     return {
         "clients": time.process_time(),
         "router": fleet.router.cpu_s(),
-        "engines": sum(engine.cpu_s() for engine in fleet.engines),
-        "agents": sum(agent.cpu_s() for agent in fleet.agents) + ended.ru_utime + ended.ru_stime,
+        "agents and engines": others + killed.ru_utime + killed.ru_stime,
     }
 
 
@@ -179,7 +179,8 @@ def _words(struck: Counter[str]) -> str:
 
 def _footing_words(footing: at_rest.Footing) -> str:
     inside = footing.inside
-    return f"{footing.rss_bytes / (1 << 20):.0f} MiB, {footing.files} files, {inside['tasks']} tasks"
+    objects = f"{inside['objects']:,} Python objects"
+    return f"{footing.rss_bytes / (1 << 20):.0f} MiB, {footing.files} files, {inside['tasks']} tasks, {objects}"
 
 
 def _say(text: str) -> None:

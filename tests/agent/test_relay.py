@@ -235,6 +235,33 @@ async def test_a_backend_that_fails_is_blamed_in_an_error_body(
     assert "10.0.0.5" not in exchange.error["message"]
 
 
+class MuteExchange(ScriptedExchange):
+    """Cannot even be answered."""
+
+    async def respond(self, status: int, fields: Fields, body: bytes) -> Finished:
+        raise OSError(24, "Too many open files")
+
+
+@pytest.mark.parametrize("flags", [(), ("--p2p-listen-port=0",)])
+async def test_a_failure_that_cannot_be_told_costs_its_request_and_no_other(flags: tuple[str, ...]) -> None:
+    relay = relay_of(StandingRules(), *flags)
+    mute, arrived = Request(CHAT), Request(CHAT)
+    running = asyncio.create_task(relay.run())
+    await asyncio.sleep(0)
+    relay.arrival(MuteExchange(mute, AttemptFailed("connect", "x")))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert mute.aborts == 1
+    other = ScriptedExchange(arrived, AttemptFailed("connect", "x"))
+    relay.arrival(other)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert other.answer is not None
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait([running])
+
+
 @pytest.mark.parametrize(
     ("status", "body", "answered", "code", "message"),
     [

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Final, Protocol
 
@@ -247,6 +248,16 @@ async def test_no_attempt_is_made_for_a_client_that_has_left_and_how_it_ended_is
     with pytest.raises(ClientGone):
         await forward(bench)
     assert await bench.exchange.respond(503, [], b"") is finished
+
+
+async def test_an_attempt_that_is_faster_than_the_news_of_the_end_waits_for_it(bench: Bench) -> None:
+    bench.leave()
+    await asyncio.sleep(0)
+    # The data plane has seen the client go, and the loop has had no time to hear of it.
+    time.sleep(0.2)  # noqa: ASYNC251
+    with pytest.raises(ClientGone):
+        await forward(bench)
+    assert bench.exchange.finished is not None
 
 
 async def test_a_wait_for_something_else_ends_with_it(bench: Bench) -> None:

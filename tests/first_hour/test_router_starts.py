@@ -62,7 +62,11 @@ def test_links_on_loopback_behind_an_open_grpc_port_are_warned_of_once(tmp_path:
 
 @pytest.mark.parametrize(
     ("grpc_host", "more"),
-    [("127.0.0.1", ()), ("", ("--p2p-announce-addr=/dns4/router.example.com/tcp/9000",)), ("", ("--p2p-listen-addr=::",))],
+    [
+        ("127.0.0.1", ()),
+        ("", ("--p2p-announce-addr=/dns4/router.example.com/tcp/9000",)),
+        ("", ("--p2p-listen-addr=::",)),
+    ],
 )
 def test_links_that_agents_can_reach_are_not_warned_of(tmp_path: Path, grpc_host: str, more: tuple[str, ...]) -> None:
     with program("router", tmp_path, *router_flags(tmp_path, grpc_host=grpc_host), *more) as router:

@@ -57,8 +57,9 @@ async def _busy(fleet: Fleet, before: Footing) -> list[str]:
         reasons.append(f"the router has {now.inside['tasks']} tasks, and had {before.inside['tasks']} before")
     if now.inside["permits_free"] != before.inside["permits_free"]:
         reasons.append(f"forward permits free: {now.inside['permits_free']}, before {before.inside['permits_free']}")
-    for name in ("requests_waiting", "exchanges_known", "requests_in_plane"):
-        if now.inside[name] > before.inside[name]:
+    for name in ("requests_waiting", "exchanges_known", "exchanges_alive", "requests_in_plane"):
+        # An agent's heartbeat or signal may be on its way at this moment.
+        if now.inside[name] > before.inside[name] + len(fleet.agents):
             reasons.append(f"the router's {name}: {now.inside[name]}, before {before.inside[name]}")
     return reasons
 

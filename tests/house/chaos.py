@@ -17,8 +17,7 @@ from tests.house.fleet import Fleet, Process, logged_at
 
 STOPS_S: Final = (3.0, 20.0)
 LINK_DIES_WITHIN_S: Final = 16.0
-"""An agent that does not answer loses its link: a ping every 5 s, and 5 s for its answer, twice over for a link that
-looks alive at first, and a second for a crowded machine."""
+"""An agent that does not answer loses its link in about 15 s; the rest is for a crowded machine."""
 KINDS: Final = ("kill", "stop", "links", "engine")
 
 

@@ -31,6 +31,7 @@ _RUN_WATCHED: Final = """
 import asyncio, gc, json, signal, sys
 from hivenet_router.cli.router import main
 def look(*_):
+    gc.collect()
     kinds = {"PlacingRoom": [], "PlaneAdapter": [], "PlaneExchange": []}
     for thing in gc.get_objects():
         if type(thing).__name__ in kinds:

@@ -15,11 +15,11 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from tests.house.client import MODEL, Address
+from tests.house.client import CHAT, MODEL, Address, ask, hello
 from tests.house.page import Page, page_of
 
 from hivenet_router.adapters.clock import LoopClock
@@ -29,6 +29,7 @@ from hivenet_router.agent.serve import Stop, serve
 from hivenet_router.cli.agent import _Agent
 from hivenet_router.cli.router import build_world
 from hivenet_router.config import AgentSettings, Exit, Program as Which, RouterSettings, parse
+from hivenet_router.ports import Clock
 from hivenet_router.router.serve import Router, running
 from hivenet_router.sim import SimOptions, Simulator
 
@@ -183,13 +184,38 @@ def agent_settings(identity_path: Path, grpc: Address, backend_url: str, *flags:
 
 
 @asynccontextmanager
-async def router_in(folder: Path, *flags: str) -> AsyncIterator[House]:
-    """A running router without agents."""
+async def router_in(folder: Path, *flags: str, clock: Clock | None = None) -> AsyncIterator[House]:
+    """A running router without agents; with a clock of the test's, if it has one."""
     raise_file_limit()
     settings = router_settings(folder, *flags)
     with load_or_create(settings.identity_path) as identity:
-        async with running(settings, build_world(settings, identity.content)) as router, AsyncExitStack() as stack:
+        world = build_world(settings, identity.content)
+        world = world if clock is None else replace(world, clock=clock)
+        async with running(settings, world) as router, AsyncExitStack() as stack:
             yield House(router, folder, stack)
+
+
+@asynccontextmanager
+async def ordinary_requests(house: House) -> AsyncIterator[list[int]]:
+    """Requests one after another beside the block, and the proof at its end that none of them was lost."""
+    statuses: list[int] = []
+    enough = asyncio.Event()
+
+    async def ask_on() -> None:
+        while not enough.is_set():
+            reply = await ask(house.http, CHAT, hello(stream=len(statuses) % 2 == 0))
+            statuses.append(reply.status if reply.whole else 0)
+
+    asking = asyncio.create_task(ask_on())
+    try:
+        await until(lambda: len(statuses) >= 2)
+        yield statuses
+        seen = len(statuses)
+        await until(lambda: len(statuses) >= seen + 2)
+        assert set(statuses) == {200}
+    finally:
+        enough.set()
+        await asking
 
 
 @asynccontextmanager

@@ -172,6 +172,19 @@ async def test_a_retry_waits_for_an_agent_that_is_full_and_comes_before_who_arri
     assert rooms.is_at_rest
 
 
+async def test_an_agent_that_was_full_before_a_wait_is_asked_again_after_it() -> None:
+    rooms = Rooms()
+    rooms.join(A, Answers(head_after_s=0.5), Fails("reset"))
+    rooms.join(B, Fails("busy"), Answers())
+    elsewhere, exchange = rooms.chat(), rooms.chat()
+    began = rooms.clock.now()
+    walking = [rooms.walk(elsewhere), rooms.walk(exchange)]
+    assert await asyncio.gather(*walking) == [200, 200]
+    assert asked(exchange) == [B, A, B]
+    assert rooms.clock.now() - began == pytest.approx(0.5)
+    assert rooms.is_at_rest
+
+
 async def test_the_time_limit_counts_from_the_arrival_over_all_attempts() -> None:
     rooms = Rooms()
     rooms.join(A, Fails("reset", after_s=40.0))

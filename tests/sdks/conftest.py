@@ -1,7 +1,7 @@
 """What do the tests of the real SDKs talk to?
 
-A router, an agent and an engine simulator as processes, once for a module, so that blocking clients work too. Invariant:
-`sim` forgets its faults after each test; clients are closed with the test that made them.
+A router, an agent and an engine simulator as processes, once for a module, so that blocking clients work too.
+Invariant: no client outlives its test, and faults that a test orders are used up by its own requests.
 """
 
 import json
@@ -15,7 +15,17 @@ import httpx2
 import openai
 import pytest
 import pytest_asyncio
-from tests.first_hour.programs import MODEL, agent_flags, engine_url, fetch, first_grpc, program, router_flags, until
+from tests.first_hour.programs import (
+    MODEL,
+    Running,
+    agent_flags,
+    engine_url,
+    fetch,
+    first_grpc,
+    program,
+    router_flags,
+    until,
+)
 from tests.house.running import free_port
 
 EMBEDDER = "embedder"
@@ -67,6 +77,8 @@ class Served:
 
     url: str
     engine: Engine
+    router: Running
+    agents: tuple[Running, ...]
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +86,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A router with a chat model and an embedder behind it."""
     with ExitStack() as running:
         yield _house(running, tmp_path_factory.mktemp("house"))
+
+
+@pytest.fixture
+def mortal(tmp_path: Path) -> Iterator[Served]:
+    """A house of one test's own, which may end parts of it."""
+    with ExitStack() as running:
+        yield _house(running, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -91,13 +110,14 @@ def _house(running: ExitStack, folder: Path, *router: str) -> Served:
     engine = Engine(engine_url(sim))
     house = running.enter_context(program("router", folder, *router_flags(folder), *router))
     started = house.event("router_started")
+    agents: list[Running] = []
     for model, capability in ((MODEL, "llm"), (EMBEDDER, "embedding")):
         own = folder / model
         own.mkdir()
         flags = [*agent_flags(own, first_grpc(started), engine.url), f"--model={model}", f"--capability={capability}"]
-        running.enter_context(program("agent", own, *flags, "--capacity=100"))
+        agents.append(running.enter_context(program("agent", own, *flags, "--capacity=100")))
     until(lambda: len(house.events("agent_registered")) == 2, "both agents")
-    return Served(f"http://{started['http']}", engine)
+    return Served(f"http://{started['http']}", engine, house, tuple(agents))
 
 
 @pytest.fixture

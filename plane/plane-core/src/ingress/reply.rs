@@ -38,7 +38,7 @@ impl<IO: ServerIo> Served<IO> {
         let length = length.map_or(Length::Untold, Length::Known);
         finish_head(&mut head, length, keeps, request.is_http11);
         match write::whole(&mut self.io, head, whole, &self.door).await {
-            Sent::Whole => after_whole(arrival, keeps),
+            Sent::Whole => self.after_whole(arrival, keeps),
             _ => {
                 ending.finish(Outcome::ClientLeft);
                 After::Drop
@@ -84,8 +84,16 @@ impl<IO: ServerIo> Served<IO> {
             Sent::Broken(_) if self.who.link.is_some() => After::Drop,
             Sent::Broken(_) if !is_http11 && !body.is_event_stream() => After::Cut,
             Sent::Broken(_) => After::Close,
-            Sent::Whole if self.watch.is_flooded() => After::DrainAndClose,
-            Sent::Whole => after_whole(arrival, keeps),
+            Sent::Whole => self.after_whole(arrival, keeps),
+        }
+    }
+
+    fn after_whole(&self, arrival: &Arrival, keeps: bool) -> After {
+        match arrival.problem {
+            _ if self.watch.is_flooded() => After::DrainAndClose,
+            None if keeps => After::KeepAlive,
+            None | Some(Problem::Slow) => After::Close,
+            Some(_) => After::DrainAndClose,
         }
     }
 
@@ -114,14 +122,6 @@ impl<IO: ServerIo> Served<IO> {
             Sent::Whole => After::DrainAndClose,
             _ => After::Drop,
         }
-    }
-}
-
-fn after_whole(arrival: &Arrival, keeps: bool) -> After {
-    match arrival.problem {
-        None if keeps => After::KeepAlive,
-        None | Some(Problem::Slow) => After::Close,
-        Some(_) => After::DrainAndClose,
     }
 }
 

@@ -6,7 +6,8 @@
 
 use crate::{
     backend::{Backend, LAST_CHUNK, SSE_HEAD, chunk},
-    bench::{Bench, Linked, PATIENCE, promptly, soon},
+    bench::{Bench, PATIENCE, promptly, soon},
+    linked::Linked,
 };
 use plane_core::peers::{LinkStream, Multiaddr, Peers, PeersConfig, new_identity_bytes};
 use std::time::Duration;

@@ -2,8 +2,9 @@
 
 use crate::{
     backend::{Backend, SSE_HEAD, chunk},
-    bench::{Bench, Linked, forward, promptly},
+    bench::{Bench, forward, promptly},
     client::{Client, post},
+    linked::Linked,
 };
 use plane_core::exchange::{Command, Outcome};
 

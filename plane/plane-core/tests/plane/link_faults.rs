@@ -2,8 +2,9 @@
 
 use crate::{
     backend::{Backend, LAST_CHUNK, SSE_HEAD, chunk, sized},
-    bench::{Linked, forward_with, promptly, respond, soon},
+    bench::{forward_with, promptly, respond, soon},
     client::{Client, post},
+    linked::Linked,
 };
 use plane_core::{
     events::Event,

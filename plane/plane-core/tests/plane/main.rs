@@ -1,13 +1,15 @@
 //! The data plane from outside: real loopback sockets, scripted backends, and planes linked over libp2p.
 //!
-//! `bench` starts planes and plays the decider; `client` and `backend` are raw sockets, because most cases
+//! `bench` and `linked` start planes and play the decider; `client` and `backend` are raw sockets, because most cases
 //! need bytes that no HTTP library sends. Waits are generous bounds, never measurements.
 
 mod backend;
 mod bench;
 mod client;
+mod linked;
 
 mod agent_cancel;
+mod backend_answers;
 mod backend_faults;
 mod fields;
 mod heads;
@@ -16,6 +18,8 @@ mod leaving;
 mod limits;
 mod link;
 mod link_faults;
+mod link_load;
+mod replies;
 mod requests;
 mod stale;
 mod stream_bytes;

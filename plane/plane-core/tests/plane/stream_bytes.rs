@@ -2,8 +2,9 @@
 
 use crate::{
     backend::{Backend, LAST_CHUNK, SSE_HEAD, chunk},
-    bench::{Bench, Linked, forward},
+    bench::{Bench, forward},
     client::post,
+    linked::Linked,
 };
 use plane_core::exchange::Outcome;
 

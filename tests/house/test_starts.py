@@ -1,0 +1,112 @@
+"""The programs as processes: what stops a start is said in a sentence, and what they log holds no secret."""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.house.client import CHAT, MODEL, ask, exchange, hello
+from tests.house.running import SECRET, Program, free_port, program, until
+
+
+def router_flags(**given: int) -> list[str]:
+    """Flags of a router with free ports, but for those given."""
+    ports = {name: given.get(name) or free_port() for name in ("http", "grpc", "metrics", "p2p")}
+    flags = [f"--{name}-port=127.0.0.1:{ports[name]}" for name in ("http", "grpc", "metrics")]
+    return [*flags, f"--p2p-port={ports['p2p']}"]
+
+
+@contextlib.contextmanager
+def taken_port() -> Iterator[int]:
+    with socket.socket() as taken:
+        port = free_port()
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        yield port
+
+
+async def says_why(started: Program, *words: str) -> None:
+    """It ends with 1, and its last words are one sentence that a person can act on."""
+    assert await started.ended() == 1
+    assert "Traceback" not in started.said
+    (told,) = started.events("router_cannot_start")
+    for word in words:
+        assert word in str(told["why"])
+    assert SECRET not in started.said
+
+
+@pytest.mark.parametrize("port", ["http", "grpc", "metrics", "p2p"])
+async def test_a_port_in_use_ends_the_start_with_what_to_do(tmp_path: Path, port: str) -> None:
+    with taken_port() as taken, program("router", tmp_path, *router_flags(**{port: taken})) as router:
+        await says_why(router, str(taken), "choose another address")
+
+
+async def test_an_address_that_is_not_of_this_machine_ends_the_start(tmp_path: Path) -> None:
+    flags = [*router_flags()[1:], f"--http-port=192.0.2.1:{free_port()}"]
+    with program("router", tmp_path, *flags) as router:
+        await says_why(router, "192.0.2.1")
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"\x08\x01\x12\x40" + b"\0" * 64, b"-----BEGIN PRIVATE KEY-----"])
+async def test_a_corrupt_identity_ends_the_start_and_is_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "router_identity.key"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with program("router", tmp_path, *router_flags()) as router:
+        await says_why(router, "--identity-path", "router_identity.key")
+    assert path.read_bytes() == content
+
+
+async def test_an_identity_that_is_a_folder_ends_the_start(tmp_path: Path) -> None:
+    (tmp_path / "router_identity.key").mkdir()
+    with program("router", tmp_path, *router_flags()) as router:
+        await says_why(router, "--identity-path")
+
+
+async def test_a_second_router_on_one_identity_ends_and_the_first_goes_on(tmp_path: Path) -> None:
+    http = free_port()
+    with program("router", tmp_path, *router_flags(http=http)) as first:
+        await first.has_said("router_started")
+        with program("router", tmp_path, *router_flags()) as second:
+            await says_why(second, "another process")
+        assert (await ask(("127.0.0.1", http), "/health")).status == 200
+
+
+async def test_a_secret_that_is_too_short_ends_both_programs(tmp_path: Path) -> None:
+    for name in ("router", "agent"):
+        with program(name, tmp_path, secret="short-but-still-secret") as started:
+            assert await started.ended() == 1
+            assert "32" in started.said
+            assert "short-but-still-secret" not in started.said
+
+
+async def test_what_the_programs_log_holds_no_secret_token_or_prompt(tmp_path: Path) -> None:
+    http, grpc = free_port(), free_port()
+    debug = "--log-level=debug"
+    with (
+        program("sim", tmp_path, f"--listen=127.0.0.1:{(engine := free_port())}", f"--model={MODEL}") as sim,
+        program("router", tmp_path, *router_flags(http=http, grpc=grpc), debug) as router,
+    ):
+        await router.has_said("router_started")
+        await until(lambda: "listening on" in sim.said)
+        backend = (f"--backend-url=http://127.0.0.1:{engine}", f"--router-grpc=127.0.0.1:{grpc}")
+        with program("agent", tmp_path, *backend, debug) as agent:
+            await agent.has_said("registered")
+            mine = {"authorization": "Bearer sk-mine", "x_api_key": "sk-mine", "cookie": "c=sk-mine"}
+            body = hello(messages=[{"role": "user", "content": "a secret prompt"}])
+            reply = await ask(("127.0.0.1", http), CHAT, body, **mine)
+            assert reply.status == 200
+            for fault in ("status=500", "reset_before_head", "status=400"):
+                await ask(("127.0.0.1", http), CHAT, body, x_sim=fault, **mine)
+            await ask(("127.0.0.1", http), CHAT, b'{"model":"a secret prompt', **mine)
+            await exchange(("127.0.0.1", http), b"POST /?rt=sk-mine HTTP/1.1\r\nAuthorization: sk-mine\r\n\r\n")
+            await exchange(("127.0.0.1", grpc), b"sk-mine")
+            agent.process.terminate()
+            assert await agent.ended() == 0
+        router.process.terminate()
+        assert await router.ended() == 0
+        for each in (router, agent):
+            assert "Traceback" not in each.said
+            for secret in (SECRET, "sk-mine", "a secret prompt", "eyJ"):
+                assert secret not in each.said, secret

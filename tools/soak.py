@@ -24,8 +24,10 @@ from tests.house.client import MODEL
 from tests.house.fleet import Fleet, Size, fleet_in
 from tests.house.load import Clients, Plan, Tally
 from tests.house.running import free_port
+from tests.sim.sim_wire import fetch
 
 ANSWERED_RATIO_MIN: Final = 0.98
+LOOK_EVERY_S: Final = 0.1
 FILES_WANTED: Final = 20_000
 
 
@@ -127,11 +129,27 @@ async def _two_rounds(given: _Given, fleet: Fleet, chaos: Chaos, size: Size) -> 
 
 async def _one_round(clients: Clients, chaos: Chaos, seconds: float, fleet: Fleet) -> None:
     began, cpu = time.monotonic(), _cpu_s(fleet)
-    await chaos.during(clients.run(seconds))
+    async with asyncio.TaskGroup() as group:
+        looking = group.create_task(_slowest_look(fleet))
+        await chaos.during(clients.run(seconds))
+        looking.cancel()
     used = _cpu_s(fleet)
     took = time.monotonic() - began
     words = ", ".join(f"{name} {(used[name] - cpu[name]) / took:.2f}" for name in used)
     _say(f"\nprocessors used: {words}; blows were put off for {chaos.put_off_s:.1f} s until another agent served")
+
+
+async def _slowest_look(fleet: Fleet) -> None:
+    """Ask the router for its health again and again, and say in the end how long it took at most."""
+    slowest_s = 0.0
+    try:
+        while True:
+            began = time.monotonic()
+            await fetch(f"http://{fleet.http[0]}:{fleet.http[1]}", "/health")
+            slowest_s = max(slowest_s, time.monotonic() - began)
+            await asyncio.sleep(LOOK_EVERY_S)
+    finally:
+        _say(f"\nslowest answer of the router about itself: {slowest_s:.2f} s")
 
 
 def _cpu_s(fleet: Fleet) -> dict[str, float]:

@@ -17,7 +17,14 @@ _Fields: TypeAlias = list[tuple[bytes, bytes]]
 _Problem: TypeAlias = Literal["too_large", "incomplete", "bad_chunk", "slow", "overloaded"]
 _FailureKind: TypeAlias = Literal["no_link", "busy", "connect", "reset", "timeout", "malformed", "status", "truncated"]
 _Outcome: TypeAlias = Literal[
-    "answered", "responded", "client_left", "aborted", "backend_lost", "stream_idle", "stream_overtime", "stream_aborted"
+    "answered",
+    "responded",
+    "client_left",
+    "aborted",
+    "backend_lost",
+    "stream_idle",
+    "stream_overtime",
+    "stream_aborted",
 ]
 
 @final
@@ -313,17 +320,7 @@ class Completed:
     def body(self) -> bytes: ...
 
 Event: TypeAlias = (
-    Arrived
-    | Head
-    | Started
-    | Answered
-    | Failed
-    | Finished
-    | PeerUp
-    | PeerDown
-    | PeerIdentified
-    | Rejected
-    | Completed
+    Arrived | Head | Started | Answered | Failed | Finished | PeerUp | PeerDown | PeerIdentified | Rejected | Completed
 )
 
 @final

@@ -129,7 +129,7 @@ def test_a_router_out_of_files_goes_on_taking_agents_in_when_there_is_room(tmp_p
 
 
 def test_an_agent_out_of_files_fails_some_requests_and_serves_again_when_there_is_room(tmp_path: Path) -> None:
-    slow = sim_flags("--decode-tokens-per-s=10", "--output-tokens=20")
+    slow = sim_flags("--decode-tokens-per-s=20", "--output-tokens=20")
     with (
         program("sim", tmp_path, *slow) as sim,
         house(tmp_path, engine_url(sim), agent_files_max=FILES_MAX) as (

@@ -158,7 +158,9 @@ class Chaos:
                 raise ValueError(f"no such chaos: {kind!r}; there are {', '.join(KINDS)}")
 
     def _next(self, processes: list[Process]) -> Process:
-        return processes[self._turn // len(self._kinds) % len(processes)]
+        # Each kind begins with another one, so that several kinds in turn do not all hit the same.
+        rounds, kind = divmod(self._turn, len(self._kinds))
+        return processes[(rounds + kind) % len(processes)]
 
     async def _stop_agent(self) -> None:
         agent = self._next(self._fleet.agents)

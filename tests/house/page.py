@@ -31,7 +31,7 @@ class Page:
             found = _LINE.match(line)
             if found is None or found[1] != name:
                 continue
-            has = {key: value for key, value in _LABEL.findall(found[2] or "")}
+            has: dict[str, str] = dict(_LABEL.findall(found[2] or ""))
             if labels.items() <= has.items():
                 yield has, float(found[3])
 

@@ -53,10 +53,17 @@ class Peer:
         await self.plane.dial(self.router, house.router.addresses.libp2p, within_s=10.0)
 
     async def ask(
-        self, method: str, path: str, body: bytes = b"", *, host: str = "router", fields: Fields | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        host: str = "router",
+        fields: Fields | None = None,
+        within_s: float = 20.0,
     ) -> Completed:
         """The router's answer with its headers. Raises: RequestFailed."""
-        return await asked(self.plane, self.router, method, path, body, host=host, fields=fields)
+        return await asked(self.plane, self.router, method, path, body, host=host, fields=fields, within_s=within_s)
 
     def arrival(self, exchange: Exchange) -> None:
         """See `ports.PlaneListener`."""
@@ -88,11 +95,12 @@ async def asked(
     *,
     host: str = "router",
     fields: Fields | None = None,
+    within_s: float = 20.0,
 ) -> Completed:
     """The answer of another peer, with its headers. Raises: RequestFailed."""
     token, done = plane._call()
     place = plane.destination(to)
-    plane._plane.request(token, place, method.encode(), path.encode(), host.encode(), fields or [], body, 20.0)
+    plane._plane.request(token, place, method.encode(), path.encode(), host.encode(), fields or [], body, within_s)
     return await plane._outcome(token, done)
 
 

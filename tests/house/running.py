@@ -28,7 +28,8 @@ from hivenet_router.adapters.identity_file import load_or_create
 from hivenet_router.agent.serve import Stop, serve
 from hivenet_router.cli.agent import _Agent
 from hivenet_router.cli.router import build_world
-from hivenet_router.config import AgentSettings, Exit, Program as Which, RouterSettings, parse
+from hivenet_router.config import AgentSettings, Exit, RouterSettings, parse
+from hivenet_router.config import Program as Which
 from hivenet_router.ports import Clock
 from hivenet_router.router.serve import Router, running
 from hivenet_router.sim import SimOptions, Simulator
@@ -63,7 +64,7 @@ async def until(holds: Callable[[], bool], *, within_s: float = WITHIN_S) -> Non
 async def until_so(holds: Callable[[], Awaitable[bool]], *, within_s: float = WITHIN_S) -> None:
     """Ask again and again until it holds. Raises: TimeoutError."""
     async with asyncio.timeout(within_s):
-        while not await holds():
+        while not await holds():  # noqa: ASYNC110  (as above)
             await asyncio.sleep(0.02)
 
 
@@ -147,7 +148,8 @@ class House:
 
     async def add_agent(self, backend_url: str, *flags: str, registered: bool = True) -> RunningAgent:
         """One more agent, in front of that backend; registered when this returns, unless told not to wait."""
-        agent = await self.stack.enter_async_context(_running_agent(self, backend_url, flags))
+        identity_path = self.folder / f"agent-{len(self.agents)}.key"
+        agent = await self.stack.enter_async_context(agent_of(identity_path, self.grpc, backend_url, *flags))
         self.agents.append(agent)
         if registered:
             await until(lambda: agent.agent.sessions[0].is_registered)
@@ -235,8 +237,9 @@ async def house_in(
 
 
 @asynccontextmanager
-async def _running_agent(house: House, backend_url: str, flags: Sequence[str]) -> AsyncIterator[RunningAgent]:
-    settings = agent_settings(house.folder / f"agent-{len(house.agents)}.key", house.grpc, backend_url, *flags)
+async def agent_of(identity_path: Path, grpc: Address, backend_url: str, *flags: str) -> AsyncIterator[RunningAgent]:
+    """An agent of the router whose gRPC port this is."""
+    settings = agent_settings(identity_path, grpc, backend_url, *flags)
     with load_or_create(settings.identity_path) as identity:
         agent, stop = _Agent(settings, identity, LoopClock()), Stop()
         task = asyncio.create_task(

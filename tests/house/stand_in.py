@@ -33,7 +33,9 @@ def stand_in(request: RawRequest) -> Said:
     if word == "gzip":
         return sized(ZIPPED, extra=f"{_MOCK}Content-Encoding: gzip\r\n")
     if word == "trailers":
-        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n"
+        head = (
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n"
+        )
         return Said([head + b'7\r\n{"a":1}\r\n0\r\nX-T: 1\r\n\r\n'])
     body = BY_PATH.get(request.path)
     return sized(b'{"detail":"Not Found"}', "404 Not Found", extra=_MOCK) if body is None else sized(body, extra=_MOCK)
@@ -53,7 +55,9 @@ def _stream(events: int, pause_ms: int, size: int) -> Said:
         '"completion_tokens":4,"total_tokens":7}}'
     )
     datas = [*[event] * events, usage, "[DONE]"]
-    return Said([head.encode(), *(_chunk(f"data: {data}\n\n".encode()) for data in datas), b"0\r\n\r\n"], pause_ms / 1e3)
+    return Said(
+        [head.encode(), *(_chunk(f"data: {data}\n\n".encode()) for data in datas), b"0\r\n\r\n"], pause_ms / 1e3
+    )
 
 
 def _chunk(data: bytes) -> bytes:

@@ -194,7 +194,9 @@ async def test_a_strange_token_does_no_harm(house: House, token: bytes) -> None:
         assert (await connection.reply()).status in (200, 400, 401)
 
 
-@pytest.mark.parametrize("target", [b"*", b"h:80", b"//x", b"/%00", b"/%zz", b"/\xff", b"http://", b"/v1/models/" + b"a" * 9000])
+@pytest.mark.parametrize(
+    "target", [b"*", b"h:80", b"//x", b"/%00", b"/%zz", b"/\xff", b"http://", b"/v1/models/" + b"a" * 9000]
+)
 @pytest.mark.parametrize("method", [b"GET", b"CONNECT", b"BREW", b"x" * 300])
 async def test_a_strange_target_or_method_is_an_answer_below_500(house: House, method: bytes, target: bytes) -> None:
     for listener in listeners(house):

@@ -20,34 +20,33 @@ async def serves(house: House) -> bool:
 async def test_an_agent_without_a_link_gets_nothing_and_one_that_comes_back_is_served_again(tmp_path: Path) -> None:
     port, announced = free_port(), free_port()
     flags = (f"--p2p-port={port}", f"--p2p-announce-addr=/ip4/127.0.0.1/tcp/{announced}")
-    async with router_in(tmp_path, *flags) as house:
-        async with cable_to(("127.0.0.1", port), port=announced) as cable:
-            engine = await house.add_engine()
-            agent = await house.add_agent(engine.url)
-            assert await serves(house)
-            async with connected(house.http) as streaming, connected(house.http) as silent:
-                streaming.ask(CHAT, hello(stream=True), x_sim="stall_after_chunks=2")
-                await streaming.until(b"\n\n")
-                silent.ask(CHAT, hello(), x_sim="delay=60")
-                await engine.wait_for(lambda stats: stats.running == 2)
-                cable.cut()
-                assert (await streaming.rest())[1] in ("fin", "reset")
-                gone = await silent.reply()
-                assert (gone.status, error_of(gone)["code"]) in (
-                    (503, "agent_disconnected"),
-                    (503, "no_agents_available"),
-                )
-            assert not house.is_routable(agent.peer_id)
-            reply = await ask(house.http, CHAT, hello())
-            assert (reply.status, error_of(reply)["code"]) == (503, "no_agents_available")
-            # What the agent had been doing for the router that is gone, its engine need not do.
-            await engine.wait_for(lambda stats: stats.cancelled == 2)
-            cable.mend()
-            await until(lambda: house.is_routable(agent.peer_id))
-            assert await serves(house)
-            assert len(list(house.router.registry)) == 1
-            assert cable.taken >= 2
-            await house.rests()
+    async with router_in(tmp_path, *flags) as house, cable_to(("127.0.0.1", port), port=announced) as cable:
+        engine = await house.add_engine()
+        agent = await house.add_agent(engine.url)
+        assert await serves(house)
+        async with connected(house.http) as streaming, connected(house.http) as silent:
+            streaming.ask(CHAT, hello(stream=True), x_sim="stall_after_chunks=2")
+            await streaming.until(b"\n\n")
+            silent.ask(CHAT, hello(), x_sim="delay=60")
+            await engine.wait_for(lambda stats: stats.running == 2)
+            cable.cut()
+            assert (await streaming.rest())[1] in ("fin", "reset")
+            gone = await silent.reply()
+            assert (gone.status, error_of(gone)["code"]) in (
+                (503, "agent_disconnected"),
+                (503, "no_agents_available"),
+            )
+        assert not house.is_routable(agent.peer_id)
+        reply = await ask(house.http, CHAT, hello())
+        assert (reply.status, error_of(reply)["code"]) == (503, "no_agents_available")
+        # What the agent had been doing for the router that is gone, its engine need not do.
+        await engine.wait_for(lambda stats: stats.cancelled == 2)
+        cable.mend()
+        await until(lambda: house.is_routable(agent.peer_id))
+        assert await serves(house)
+        assert len(list(house.router.registry)) == 1
+        assert cable.taken >= 2
+        await house.rests()
 
 
 async def test_a_router_that_closes_the_link_has_the_agent_back_in_the_same_session(tmp_path: Path) -> None:
@@ -162,7 +161,6 @@ async def test_a_stream_gives_its_place_back_at_its_head_and_is_counted_to_its_e
             client = await stack.enter_async_context(connected(house.http))
             client.ask(CHAT, hello(stream=True), x_sim="chunks=3000,interval_ms=20")
             await client.until(b"\n\n")
-
 
             async def only_streams(running: int = number + 1) -> bool:
                 page = await house.page()

@@ -101,7 +101,13 @@ async def test_when_every_engine_fails_the_last_engine_s_words_are_told(pair: Ho
 @pytest.mark.parametrize(
     ("path", "fault", "status", "code", "words"),
     [
-        (CHAT, "status=400,body=maximum%20context%20length%20is%208192%20tokens", 400, "context_length_exceeded", "8192"),
+        (
+            CHAT,
+            "status=400,body=maximum%20context%20length%20is%208192%20tokens",
+            400,
+            "context_length_exceeded",
+            "8192",
+        ),
         (CHAT, "status=422,body=bad%20tools", 400, "invalid_parameter", "bad tools"),
         (MESSAGES, "status=400", 400, "invalid_parameter", ""),
         (MESSAGES, "status=413,body=too%20much", 413, "invalid_parameter", "too much"),
@@ -123,7 +129,8 @@ async def test_a_complaint_about_the_request_is_asked_of_one_engine_only_and_bla
 
 async def test_an_engine_s_500_about_too_long_a_prompt_is_the_client_s_fault(pair: House) -> None:
     """O-13 (b)."""
-    fault = 'status=500,body={"error":{"message":"maximum context length is 8192 tokens"%2C"type":"context_length_exceeded"}}'
+    error = '{"message":"maximum context length is 8192 tokens"%2C"type":"context_length_exceeded"}'
+    fault = f'status=500,body={{"error":{error}}}'
     reply = await ask(pair.http, CHAT, hello(), x_sim=fault)
     assert (reply.status, error_of(reply)["code"]) == (400, "context_length_exceeded")
     assert sum(asked(pair)) == 1

@@ -110,7 +110,9 @@ async def test_the_backend_is_asked_what_the_original_asks_it_and_no_header_of_a
         compared += 1
     assert compared == 29
     for ours in sent:
-        assert not {name for name, _ in ours.headers} & (IMPROVED - {"host", "content-length", "accept-encoding"})
+        # `X-Drop` is named by a `Connection` that our own sender keeps to itself.
+        crossed = {name for name, _ in ours.headers} & IMPROVED
+        assert crossed <= {"host", "content-length", "accept-encoding", "x-drop"}
         assert dict(ours.headers)["accept-encoding"] == "identity"
     assert "POST /v1/messages?beta=true HTTP/1.1" in {ours.line for ours in sent}
 
@@ -120,11 +122,14 @@ def cut(pieces: list[bytes]) -> Said:
 
 
 EVENTS: Final = b'data: {"choices":[]}\n\n'
-HALF_STREAM: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n" % (
-    len(EVENTS),
-    EVENTS,
+HALF_STREAM: Final = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n"
+    % (
+        len(EVENTS),
+        EVENTS,
+    )
 )
-HALF_BODY: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{\"a\":1"
+HALF_BODY: Final = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"a":1'
 
 
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])

@@ -179,7 +179,17 @@ async def test_a_wrong_method_is_told_the_right_one(house: House, method: str, p
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/v1", "//v1/models", "/V1/models", "/v1/audio/speech", "/v1/load_lora_adapter", "/metrics", "/v1/messages/x"]
+    "path",
+    [
+        "/",
+        "/v1",
+        "//v1/models",
+        "/V1/models",
+        "/v1/audio/speech",
+        "/v1/load_lora_adapter",
+        "/metrics",
+        "/v1/messages/x",
+    ],
 )
 async def test_what_is_nowhere_is_404_in_the_envelope_and_reaches_no_engine(house: House, path: str) -> None:
     reply = await ask(house.http, path, hello())

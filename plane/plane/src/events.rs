@@ -1,11 +1,13 @@
 //! Events as Python sees them. Values are turned into Python objects when they are looked at.
 
-use crate::arrived::Arrived;
+use crate::{
+    arrived::Arrived,
+    finished::{Finished, Usage},
+};
 use plane_core::{
     events::Event,
-    exchange::{self, Whole},
+    exchange::{Failure, Whole},
     http1::Fields,
-    meter,
 };
 use pyo3::{IntoPyObjectExt, prelude::*, types::PyBytes};
 use std::sync::Arc;
@@ -155,7 +157,7 @@ pub struct Failed {
     handle: u64,
     #[pyo3(get)]
     attempt: u32,
-    failure: Box<exchange::Failure>,
+    failure: Box<Failure>,
 }
 
 #[pymethods]
@@ -198,88 +200,6 @@ impl Failed {
 
     fn body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.failure.body)
-    }
-}
-
-#[pyclass(frozen)]
-pub struct Finished(exchange::Finished);
-
-#[pymethods]
-impl Finished {
-    #[getter]
-    fn handle(&self) -> u64 {
-        self.0.handle
-    }
-
-    #[getter]
-    fn outcome(&self) -> &'static str {
-        self.0.outcome.name()
-    }
-
-    #[getter]
-    fn status(&self) -> u16 {
-        self.0.status
-    }
-
-    #[getter]
-    fn attempt(&self) -> u32 {
-        self.0.attempt
-    }
-
-    #[getter]
-    fn bytes(&self) -> u64 {
-        self.0.bytes
-    }
-
-    #[getter]
-    fn chunks(&self) -> u64 {
-        self.0.chunks
-    }
-
-    #[getter]
-    fn usage(&self) -> Option<Usage> {
-        self.0.usage.map(Usage)
-    }
-
-    #[getter]
-    fn first_byte_s(&self) -> f64 {
-        self.0.first_byte_s
-    }
-
-    #[getter]
-    fn last_byte_s(&self) -> f64 {
-        self.0.last_byte_s
-    }
-}
-
-#[pyclass(frozen)]
-pub struct Usage(meter::Usage);
-
-#[pymethods]
-impl Usage {
-    #[getter]
-    fn prompt_tokens(&self) -> Option<u64> {
-        self.0.prompt_tokens
-    }
-
-    #[getter]
-    fn completion_tokens(&self) -> Option<u64> {
-        self.0.completion_tokens
-    }
-
-    #[getter]
-    fn cache_tokens(&self) -> u64 {
-        self.0.cache_tokens
-    }
-
-    #[getter]
-    fn exact(&self) -> bool {
-        self.0.exact
-    }
-
-    #[getter]
-    fn output_bytes(&self) -> u64 {
-        self.0.output_bytes
     }
 }
 

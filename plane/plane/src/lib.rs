@@ -5,6 +5,7 @@
 
 mod arrived;
 mod events;
+mod finished;
 mod plane;
 mod values;
 
@@ -16,9 +17,10 @@ mod _plane {
     use super::arrived::{Arrived, Digest};
     #[pymodule_export]
     use super::events::{
-        Answered, Completed, Failed, Finished, Head, PeerDown, PeerIdentified, PeerUp, Rejected,
-        Started, Usage,
+        Answered, Completed, Failed, Head, PeerDown, PeerIdentified, PeerUp, Rejected, Started,
     };
+    #[pymodule_export]
+    use super::finished::{Finished, Usage};
     #[pymodule_export]
     use super::plane::{Plane, new_identity, parse_peer_id, peer_id_of};
     #[pymodule_export]

@@ -1,6 +1,6 @@
 """What does the agent need from the world outside, and in which words?
 
-Protocols and plain values only, beside `ports.py`, which both programs share. `links.py` fulfils them with the data
+Protocols and plain values only, beside `ports`, which both programs share. `links.py` fulfils them with the data
 plane, the tests with fakes. A `dial`, `post` or `get` that comes to nothing raises `ports.RequestFailed`.
 """
 

@@ -159,7 +159,7 @@ async fn a_client_that_takes_nothing_is_given_up() {
 
 #[tokio::test]
 async fn a_slow_client_that_takes_something_has_it_all() {
-    let mut bench = Bench::with(|door| door.write_within = Duration::from_millis(500));
+    let mut bench = Bench::with(|door| door.write_within = Duration::from_secs(1));
     let mut client = bench.client().await;
     client.send(get("/")).await;
     let arrival = bench.arrived().await;

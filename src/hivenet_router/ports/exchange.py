@@ -1,19 +1,9 @@
-"""What do the rooms need from the world outside, and in which words?
-
-Protocols, and the plain values that cross them. Each has an adapter that does the I/O and an honest fake in the tests;
-`cli/` decides which is used.
-"""
+"""What is one request, from its arrival to its end, and what can be done with it?"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
-
-from hivenet_router.core.agent import Agent
-from hivenet_router.core.changes import Change
-from hivenet_router.core.clock import Monotonic, UnixTime
-from hivenet_router.core.ids import ModelName
-from hivenet_router.wire.auth_messages import AuthOutcome, AuthRequest
 
 T = TypeVar("T")
 
@@ -25,14 +15,6 @@ FailureKind = Literal["no_link", "busy", "connect", "reset", "timeout", "malform
 
 class ClientGone(Exception):
     """The client left, or the exchange was aborted, while a room waited for something."""
-
-
-class RequestFailed(Exception):
-    """A request or dial of our own came to nothing; the text says why."""
-
-
-class CannotListen(Exception):
-    """An address could not be bound; the text says which, why, and what to do."""
 
 
 class AttemptFailed(Exception):
@@ -65,14 +47,6 @@ class AttemptFailed(Exception):
         """First value of that header of the answer, whatever its case; empty where there is none."""
         wanted = name.encode().lower()
         return next((value.decode("latin-1") for field, value in self.fields if field.lower() == wanted), "")
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The answer to a request of our own."""
-
-    status: int
-    body: bytes
 
 
 class Digest(Protocol):
@@ -256,24 +230,6 @@ Destination = str | HttpServer
 """An agent by its peer ID, or a server."""
 
 
-@dataclass(frozen=True, slots=True)
-class DoorRules:
-    """A listener's rules, in bytes and seconds; a body limit of 0 means none."""
-
-    name: str
-    body_bytes_max: int
-    head_within_s: float = 10.0
-    body_within_s: float = 60.0
-    idle_within_s: float | None = 120.0
-    write_within_s: float = 60.0
-    connections_max: int = 16_384
-    standing_fields: Fields = field(default_factory=list)
-    refusals: list[tuple[int, bytes]] = field(default_factory=list)
-    digests_bodies: bool = False
-    tells_request_id: bool = False
-    second_id_prefix: bytes = b""
-
-
 class Exchange(Protocol):
     """One request from its arrival to its end."""
 
@@ -309,7 +265,7 @@ class Exchange(Protocol):
         """Answer it and wait until the client has the answer, or has left."""
         ...
 
-    async def until(self, something: "asyncio.Future[T]") -> None:
+    async def until(self, something: asyncio.Future[T]) -> None:
         """Wait for something else, unless the client leaves first.
 
         Raises: ClientGone; `something` is cancelled then.
@@ -317,197 +273,5 @@ class Exchange(Protocol):
         ...
 
 
-class PlaneListener(Protocol):
-    """Who hears what the data plane tells. Nothing here waits."""
-
-    def arrival(self, exchange: Exchange) -> None:
-        """A request arrived and waits for somebody to lead it on."""
-        ...
-
-    def link_up(self, peer_id: str, remote: str, dialed: bool) -> None:
-        """A peer is linked, or its link was replaced."""
-        ...
-
-    def link_down(self, peer_id: str, why: str) -> None:
-        """A peer's last link is gone."""
-        ...
-
-    def identified(self, peer_id: str, agent_version: str) -> None:
-        """A peer said what it is."""
-        ...
-
-    def rejected(self, listener: str, client: str, status: int, why: str) -> None:
-        """A connection or request was refused before it became an arrival; status 0: closed without an answer."""
-        ...
-
-
-class DataPlane(Protocol):
-    """Moves the bytes."""
-
-    @property
-    def peer_id(self) -> str:
-        """Our own libp2p identity."""
-        ...
-
-    def listen_http(self, host: str, port: int, rules: DoorRules) -> tuple[str, int]:
-        """Serve HTTP there; the address as bound. Raises: CannotListen."""
-        ...
-
-    async def listen_for_peers(self, address: str) -> Sequence[str]:
-        """Listen for links on that multiaddr; the multiaddrs as bound. Raises: CannotListen."""
-        ...
-
-    async def dial(self, peer_id: str, addresses: Sequence[str], *, within_s: float) -> None:
-        """Link to a peer. Raises: RequestFailed."""
-        ...
-
-    async def request(
-        self, to: Destination, method: str, path: str, *, host: str, fields: Fields, body: bytes, within_s: float
-    ) -> Reply:
-        """Send a request of our own; its answer, whatever the status. Raises: RequestFailed."""
-        ...
-
-    def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int) -> None:
-        """What peers send under this prefix goes there at once, `cut` bytes of the path taken off; only failures
-        become arrivals."""
-        ...
-
-    def live(self) -> int:
-        """Requests being served now, on all listeners."""
-        ...
-
-    def exchanges(self) -> Sequence[Exchange]:
-        """Those of them that became arrivals."""
-        ...
-
-    def set_eager(self, eager: bool) -> None:
-        """While eager, also what usually waits for company is told at once."""
-        ...
-
-    def close_peer(self, peer_id: str) -> None:
-        """End a peer's links."""
-        ...
-
-    def forget(self, peer_id: str) -> None:
-        """The peer is gone for good."""
-        ...
-
-    def close_doors(self) -> None:
-        """No new connection and no further request on the HTTP listeners."""
-        ...
-
-    def close(self) -> None:
-        """End everything at once."""
-        ...
-
-
-class BootstrapServer(Protocol):
-    """A running gRPC service."""
-
-    @property
-    def addresses(self) -> Sequence[tuple[str, int]]:
-        """Where it listens."""
-        ...
-
-    async def close(self) -> None:
-        """Stop it and cut its connections."""
-        ...
-
-
-OpenBootstrap = Callable[
-    [str, int, bytes, Callable[[AuthRequest, str], AuthOutcome]],
-    Awaitable[BootstrapServer],
-]
-"""Serves `Authenticate` at (host, port) under the identity of this secret. Raises: CannotListen."""
-
 AnswerWith = Callable[[Exchange, str], Awaitable[Finished]]
 """Lets an app answer an exchange under that path."""
-
-
-class Clock(Protocol):
-    """Both times. Durations and deadlines use the first, what leaves the process the second."""
-
-    def now(self) -> Monotonic:
-        """Seconds on the event loop's clock."""
-        ...
-
-    def unix(self) -> UnixTime:
-        """Seconds since 1970, UTC."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class RequestEnd:
-    """How one inference request ended, for whoever counts. `agent` is None where none served it.
-
-    `outcome` is `served`, `stream_cut`, `client_gone` or the error code of the refusal. Durations are seconds from
-    arrival; `first_byte_s` is 0 where the client got no body byte.
-    """
-
-    model: ModelName
-    outcome: str
-    status: int
-    agent: Agent | None
-    tenant: str
-    first_byte_s: float
-    duration_s: float
-    input_tokens: int
-    output_tokens: int
-    was_routed: bool
-    """A policy step chose an agent at least once."""
-
-
-class Recorder(Protocol):
-    """Counts what happens. No method waits or raises."""
-
-    def registry_changed(self, change: Change) -> None:
-        """Something changed in the registry."""
-        ...
-
-    def agent_seen(self, agent: Agent, *, at: UnixTime) -> None:
-        """The agent registered or sent a good heartbeat."""
-        ...
-
-    def attempt_answered(self, agent: Agent, tenant: str) -> None:
-        """Headers of an answer worth passing on came from the agent."""
-        ...
-
-    def attempt_failed(self, agent: Agent, tenant: str) -> None:
-        """An attempt on the agent failed."""
-        ...
-
-    def policy_exhausted(self, model: ModelName, tenant: str) -> None:
-        """No step of the policy could serve the request."""
-        ...
-
-    def request_ended(self, end: RequestEnd) -> None:
-        """An inference request ended; called exactly once for each."""
-        ...
-
-    def parked(self, model: ModelName, waiting: int) -> None:
-        """So many requests now wait for capacity of the model."""
-        ...
-
-    def waited(self, model: ModelName, seconds: float) -> None:
-        """A parked request was woken by a slot."""
-        ...
-
-    def streams(self, model: ModelName, change: int) -> None:
-        """A streamed answer began (+1) or ended (-1)."""
-        ...
-
-    def http_began(self, method: str, route: str) -> None:
-        """A request to the API listener began."""
-        ...
-
-    def http_ended(self, method: str, route: str, status: int, seconds: float) -> None:
-        """It ended; status 499 where the client left first."""
-        ...
-
-    def edge_rejected(self, listener: str, reason: str) -> None:
-        """A connection or request was refused before it became a request."""
-        ...
-
-    def agent_link_reset(self, model: ModelName, reason: str) -> None:
-        """A forward failed because the agent's link was dead."""
-        ...

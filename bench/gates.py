@@ -1,8 +1,8 @@
 """Is it fast enough? What this project has set itself, checked against what was measured.
 
-A rate is held against the original's in the same run, never against a number a second, and not against `direct`: how
-fast that is, is a matter of how little the engine and the load generator do. A gate whose case was not measured is left
-out.
+A rate is held against `direct` and the original of the same run, never against a number a second. The bounds against
+`direct` were set with an engine and a load generator that took more of the machine than these do, so that direct was
+slower; they are kept as they were set. A gate whose case was not measured is left out.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,16 +57,20 @@ _ROUTER_MIB: Final = _ours(lambda sample: sample.rss_router_mib)
 
 GATES: Final = (
     Gate("unary-1", "added p50, µs", "at most", 250, _ADDED_P50),
+    Gate("unary-16", "rate ÷ direct", "at least", 0.30, _rate_to("direct")),
     Gate("unary-16", "rate ÷ original", "at least", 6, _rate_to("original")),
+    Gate("unary-64", "rate ÷ direct", "at least", 0.38, _rate_to("direct")),
     Gate("unary-64", "CPU µs per request, router", "at most", 60, _CPU_ROUTER),
     Gate("unary-64", "CPU µs per request, agent", "at most", 20, _CPU_AGENTS),
     Gate("unary-64", "router, MiB", "at most", 100, _ROUTER_MIB),
+    Gate("unary-16-256k", "rate ÷ direct", "at least", 0.35, _rate_to("direct")),
     Gate("streams-50", "added p50, µs", "at most", 400, _ADDED_P50),
     Gate("streams-200", "added p50, µs", "at most", 400, _ADDED_P50),
     Gate("streams-500", "added p50, µs", "at most", 400, _ADDED_P50),
     Gate("streams-500", "p99, µs", "at most", 5000, _P99),
     Gate("streams-500", "CPU µs per chunk, router", "at most", 13, _CPU_ROUTER),
     Gate("streams-500", "CPU µs per chunk, agents", "at most", 10, _CPU_AGENTS),
+    Gate("saturation-16", "rate ÷ direct", "at least", 0.40, _rate_to("direct")),
     Gate("saturation-16", "rate ÷ original", "at least", 1.5, _rate_to("original")),
     Gate("idle-1000", "KiB per connection", "at most", 10, _ours(lambda sample: sample.held_kib)),
     Gate("idle-1000", "router, MiB", "at most", 100, _ROUTER_MIB),

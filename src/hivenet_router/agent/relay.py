@@ -236,6 +236,8 @@ def _own_answer(arrived: Arrived) -> Answer:
 def _unreadable(problem: str) -> tuple[ErrorCode, int, str]:
     if problem == "too_large":
         return ErrorCode.REQUEST_INVALID, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the request body is too large"
+    if problem == "overloaded":
+        return ErrorCode.BACKEND_UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE, "the agent holds as much as it may"
     return ErrorCode.REQUEST_INVALID, HTTPStatus.BAD_REQUEST, "the request body could not be read"
 
 

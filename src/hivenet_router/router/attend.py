@@ -29,7 +29,10 @@ REGISTER_WITHIN_S: Final = 30.0
 _NOT_FOUND: Final = agent_protocol.text_answer(404, "404 page not found")
 _NOT_ACCEPTABLE: Final = agent_protocol.text_answer(406, "only application/json is served here")
 _NOT_ALLOWED: Final = agent_protocol.text_answer(405, "method not allowed")
-_TOO_LARGE: Final = agent_protocol.text_answer(413, "request body too large")
+_PROBLEMS: Final = {
+    "too_large": agent_protocol.text_answer(413, "request body too large"),
+    "overloaded": agent_protocol.text_answer(503, "too many request bodies, try again later"),
+}
 _PROTOCOL_MAP: Final = Answer(
     200, (("Content-Type", "application/json"),), agent_protocol.encode_protocol_map([paths.ROUTER_MOUNT])
 )
@@ -72,7 +75,7 @@ class AttendingRoom:
         """What the peer is told."""
         arrived = exchange.arrived
         if arrived.problem is not None:
-            return _TOO_LARGE if arrived.problem == "too_large" else agent_protocol.INVALID_BODY
+            return _PROBLEMS.get(arrived.problem, agent_protocol.INVALID_BODY)
         if arrived.path == paths.PROTOCOL_MAP:
             return _protocol_map(arrived.method, (arrived.field(headers.ACCEPT) or b"").decode("latin-1"))
         handler = self._paths.get(arrived.path)

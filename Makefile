@@ -9,7 +9,7 @@ export PATH := $(VIRTUAL_ENV)/bin:$(PATH)
 # A resolver of the environment could point Python elsewhere.
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help run test check bench dist need build build-dev rust-test py-test fuzz clean
+.PHONY: help run test check bench soak dist need build build-dev rust-test py-test fuzz clean
 
 help: ## what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -31,6 +31,10 @@ check: build-dev ## the suite, and lint, types, imports, formatting
 bench: build ## measure throughput, latency and CPU, direct and through (and through the original with ORIGINAL_DIR)
 	cargo build --release -p plane-core --examples
 	$(BIN)/python -m bench
+
+soak: build ## load and failure test: SECONDS (60), CLIENTS (1000), CHAOS (kill; also stop, links, engine)
+	$(BIN)/python -m tools.soak $(if $(SECONDS),--seconds $(SECONDS) --warm-up $(SECONDS)) \
+		$(if $(CLIENTS),--clients $(CLIENTS)) $(if $(CHAOS),--chaos $(CHAOS))
 
 dist: need $(READY) ## a wheel and a source archive in dist/
 	$(BIN)/maturin build --release --sdist --out dist

@@ -18,5 +18,10 @@ if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
 fi
 for target in guard digest meter; do
     echo "$target, $seconds s:"
-    cargo +nightly fuzz run "$target" -- -max_total_time="$seconds" -max_len=4096 -print_final_stats=1
+    # What was found before, which stays here, and what to begin with, where there is something.
+    mkdir -p "fuzz/corpus/$target"
+    set -- "fuzz/corpus/$target"
+    [ ! -d "fuzz/seeds/$target" ] || set -- "$@" "fuzz/seeds/$target"
+    cargo +nightly fuzz run "$target" "$@" -- \
+        -max_total_time="$seconds" -max_len=4096 -print_final_stats=1
 done

@@ -11,6 +11,31 @@ thread, but belongs on the event loop's.
 
 from typing import Literal, TypeAlias, final
 
+__all__ = [
+    "Answered",
+    "Arrived",
+    "Completed",
+    "Digest",
+    "DoorSpec",
+    "Failed",
+    "Finished",
+    "ForwardSpec",
+    "Head",
+    "Peer",
+    "PeerDown",
+    "PeerIdentified",
+    "PeerUp",
+    "Plane",
+    "Rejected",
+    "Started",
+    "Upstream",
+    "Usage",
+    "is_debug_build",
+    "new_identity",
+    "parse_peer_id",
+    "peer_id_of",
+]
+
 is_debug_build: bool
 
 _Fields: TypeAlias = list[tuple[bytes, bytes]]
@@ -43,12 +68,12 @@ class ForwardSpec:
         cls,
         *,
         host: bytes,
-        path_prefix: bytes = b"",
+        path_prefix: bytes = ...,
         drop_fields: list[bytes] = ...,
         set_fields: _Fields = ...,
         default_fields: _Fields = ...,
         stream_fields: _Fields = ...,
-        request_id_name: bytes = b"",
+        request_id_name: bytes = ...,
         idle_s: float,
         total_s: float | None = None,
         buffered_bytes_max: int,
@@ -69,7 +94,10 @@ class ForwardSpec:
 
 @final
 class DoorSpec:
-    """A listener's rules. Limits are in bytes and seconds; a body limit of 0 means none."""
+    """A listener's rules. Limits are in bytes and seconds; a body limit of 0 means none, an idle time of None too.
+
+    `idle_within_s` is 120 where nothing is said.
+    """
 
     def __new__(
         cls,
@@ -78,14 +106,14 @@ class DoorSpec:
         body_bytes_max: int,
         head_within_s: float = 10.0,
         body_within_s: float = 60.0,
-        idle_within_s: float | None = 120.0,
+        idle_within_s: float | None = ...,
         write_within_s: float = 60.0,
         connections_max: int = 16_384,
         standing_fields: _Fields = ...,
         refusals: list[tuple[int, bytes]] = ...,
         digests_bodies: bool = False,
         tells_request_id: bool = False,
-        second_id_prefix: bytes = b"",
+        second_id_prefix: bytes = ...,
     ) -> DoorSpec: ...
 
 @final
@@ -319,7 +347,7 @@ class Completed:
     def field(self, name: str) -> bytes | None: ...
     def body(self) -> bytes: ...
 
-Event: TypeAlias = (
+_Event: TypeAlias = (
     Arrived | Head | Started | Answered | Failed | Finished | PeerUp | PeerDown | PeerIdentified | Rejected | Completed
 )
 
@@ -347,7 +375,7 @@ class Plane:
     @property
     def peer_id(self) -> str: ...
     def fileno(self) -> int: ...
-    def drain(self) -> list[Event]: ...
+    def drain(self) -> list[_Event]: ...
     def set_eager(self, eager: bool) -> None:
         """While eager, events that usually wait for company wake the loop at once."""
     def listen_http(self, host: str, port: int, door: DoorSpec) -> tuple[str, int]:

@@ -213,6 +213,7 @@ class Size:
 
     agents: int = 3
     engines: int = 3
+    capacity: int = 500
     request_timeout_s: float = 30.0
     stream_idle_timeout_s: float = 30.0
     p2p_port: int = 0
@@ -228,7 +229,7 @@ async def fleet_in(folder: Path, size: Size) -> AsyncIterator[Fleet]:
     engines = [Process(f"engine-{n}", "sim", folder, secret, *_engine_flags(port)) for n, port in enumerate(ports)]
     router = Process("router", "router", folder, secret, *_router_flags(size, http, metrics, grpc))
     agents = [
-        Process(f"agent-{n}", "agent", folder, secret, *_agent_flags(n, ports[n % size.engines], grpc))
+        Process(f"agent-{n}", "agent", folder, secret, *_agent_flags(n, size.capacity, ports[n % size.engines], grpc))
         for n in range(size.agents)
     ]
     fleet = Fleet(folder, http, metrics, router, agents, engines, ports)
@@ -271,12 +272,12 @@ def _engine_flags(port: int) -> list[str]:
     return [f"--listen=127.0.0.1:{port}", f"--model={MODEL}", "--concurrency=4000", "--kv-cache-tokens=4000000"]
 
 
-def _agent_flags(number: int, engine_port: int, grpc: Address) -> list[str]:
+def _agent_flags(number: int, capacity: int, engine_port: int, grpc: Address) -> list[str]:
     flags = {
         "--backend-url": f"http://127.0.0.1:{engine_port}",
         "--router-grpc": f"127.0.0.1:{grpc[1]}",
         "--identity-path": f"agent-{number}.key",
-        "--capacity": 500,
+        "--capacity": capacity,
         "--machine": f"agent-{number}",
         "--log-format": "json",
     }

@@ -10,13 +10,17 @@ from typing import Final
 import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
+from structlog.typing import EventDict
 from tests.house.client import CHAT, MESSAGES, Address, ask, at, connected, error_of, exchange, hello
-from tests.house.running import House, house_in, ordinary_requests, until_so
+from tests.house.running import House, house_in, ordinary_requests, until, until_so
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest_asyncio.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    async with house_in(tmp_path) as house:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
+    """One house for all that is said to it, and ordinary requests beside it from the first to the last."""
+    async with house_in(tmp_path_factory.mktemp("house")) as house:
         async with ordinary_requests(house):
             yield house
         await house.rests()
@@ -63,15 +67,20 @@ def listeners(house: House) -> tuple[Address, Address]:
     return house.http, house.metrics
 
 
+def rejections(logs: list[EventDict]) -> int:
+    return sum(line["event"] == "request_rejected" for line in logs)
+
+
 @pytest.mark.parametrize("name", HEADS)
 async def test_a_malformed_head_is_refused_once_and_the_connection_closed(house: House, name: str) -> None:
     data, statuses = HEADS[name]
     for listener in listeners(house):
         with capture_logs() as logs:
             answer = await exchange(listener, data)
+            await until(lambda: rejections(logs) > 0)
         assert int(answer.split(b" ", 2)[1]) in statuses, answer
         assert answer.count(b"HTTP/1.1 ") == 1
-        assert len([line for line in logs if line["event"] == "request_rejected"]) == 1
+        assert rejections(logs) == 1
         if listener == house.http and b" 505 " not in answer:
             assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "request_invalid"
     assert not house.engine.requests(MESSAGES)

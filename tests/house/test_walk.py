@@ -11,20 +11,30 @@ import pytest_asyncio
 from tests.house.client import CHAT, MESSAGES, MODEL, Reply, ask, at, connected, error_of, hello
 from tests.house.running import House, house_in, router_in
 
-from hivenet_router.sim import SimOptions
+from hivenet_router.sim import RecordedRequest, SimOptions
 
 EMBEDDER, RERANKER = "embedder", "org/reranker:7b"
 
 
-@pytest_asyncio.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    """A router with a model of each capability."""
-    async with house_in(tmp_path) as house:
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
+    """A router with a model of each capability, two agents for the first."""
+    async with house_in(tmp_path_factory.mktemp("house")) as house:
         for model, capability in ((EMBEDDER, "embedding"), (RERANKER, "reranker")):
             engine = await house.add_engine(SimOptions(models=(model,)))
             await house.add_agent(engine.url, f"--capability={capability}")
+        await house.add_agent(house.engines[0].url)
         yield house
         await house.rests()
+
+
+def last(house: House, path: str) -> RecordedRequest:
+    """What an engine was last asked on this path."""
+    asked = [record for engine in house.engines for record in engine.requests(path)]
+    return max(asked, key=lambda record: record.received_s)
 
 
 BODIES: dict[str, dict[str, object]] = {
@@ -43,7 +53,7 @@ async def test_each_path_is_answered_by_the_engine_with_the_bytes_it_wrote(house
     assert reply.status == 200
     assert reply.header("content-type") == "application/json"
     assert "error" not in reply.json()
-    served = next(record for engine in house.engines for record in engine.requests(path))
+    served = last(house, path)
     assert json.loads(served.body_head) == BODIES[path]
     assert (served.outcome, served.target) == ("finished", path)
 
@@ -101,8 +111,7 @@ async def test_the_request_id_of_the_client_reaches_the_engine_and_comes_back(ho
     mine = str(uuid.uuid4()).upper()
     reply = await ask(house.http, path, BODIES[path], x_request_id=mine)
     assert [value for name, value in reply.headers if name.lower() == "x-request-id"] == [mine]
-    record = next(record for engine in house.engines for record in engine.requests(path))
-    assert [value for name, value in record.headers if name.lower() == "x-request-id"] == [mine]
+    assert [value for name, value in last(house, path).headers if name.lower() == "x-request-id"] == [mine]
 
 
 @pytest.mark.parametrize("given", ["", "not-a-uuid", "x" * 5000, "urn:uuid:0af76519-16cd-43dd-8448-eb211c80319c"])
@@ -110,11 +119,10 @@ async def test_a_request_id_that_is_none_is_replaced_everywhere(house: House, gi
     reply = await ask(house.http, CHAT, hello(), x_request_id=given)
     (mine,) = [value for name, value in reply.headers if name.lower() == "x-request-id"]
     assert str(uuid.UUID(mine)) == mine
-    assert dict(house.engines[0].requests(CHAT)[0].headers)["x-request-id"] == mine
+    assert dict(last(house, CHAT).headers)["x-request-id"] == mine
 
 
 async def test_models_are_listed_sorted_once_and_found_however_their_names_are_written(house: House) -> None:
-    await house.add_agent(house.engines[0].url)
     listing = (await ask(house.http, "/v1/models")).json()
     assert [at(model, "id") for model in listing["data"]] == sorted([MODEL, EMBEDDER, RERANKER])  # type: ignore[attr-defined]  # a list
     assert at(listing, "data", 1, "agents", "total") == 2
@@ -192,10 +200,11 @@ async def test_a_wrong_method_is_told_the_right_one(house: House, method: str, p
     ],
 )
 async def test_what_is_nowhere_is_404_in_the_envelope_and_reaches_no_engine(house: House, path: str) -> None:
+    seen = [engine.stats.seen for engine in house.engines]
     reply = await ask(house.http, path, hello())
     assert (reply.status, error_of(reply)["code"]) == (404, "not_found")
     assert reply.header("x-request-id")
-    assert house.engines[0].stats.seen == 0
+    assert [engine.stats.seen for engine in house.engines] == seen
 
 
 async def test_http_1_0_gets_no_chunked_coding(house: House) -> None:
@@ -224,7 +233,7 @@ async def test_a_client_that_expects_a_go_ahead_gets_it_and_the_engine_never_hea
         assert await connection.until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.send(body)
         assert (await connection.reply()).status == 200
-    assert "expect" not in {name.lower() for name, _ in house.engines[0].requests(CHAT)[0].headers}
+    assert "expect" not in {name.lower() for name, _ in last(house, CHAT).headers}
 
 
 async def test_query_and_repeated_headers_reach_the_engine(house: House) -> None:
@@ -236,7 +245,7 @@ async def test_query_and_repeated_headers_reach_the_engine(house: House) -> None
     async with connected(house.http) as connection:
         connection.send(f"{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         assert (await connection.reply()).status == 200
-    record = house.engines[0].requests(MESSAGES)[0]
+    record = last(house, MESSAGES)
     assert record.target == "/v1/messages?beta=true&x=%2F"
     assert [value for name, value in record.headers if name.lower() == "anthropic-beta"] == ["one", "two"]
     assert dict(record.headers)["x-api-key"] == "k"

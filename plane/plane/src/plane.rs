@@ -7,7 +7,6 @@ use crate::{
     },
 };
 use plane_core::{
-    bodies::BODIES_BYTES_MAX,
     exchange::Standing,
     peers::{self, Multiaddr, PeerId, PeersConfig},
     plane::{self, OwnRequest},
@@ -36,7 +35,7 @@ fn parse_addr(text: &str) -> PyResult<Multiaddr> {
 #[pymethods]
 impl Plane {
     #[new]
-    #[pyo3(signature = (identity, peer_door, *, conns_per_ip, inbound_served = 1024, streams_max = 1024, pool_idle_max = 256, pool_age_max_s = 30.0, bodies_bytes_max = BODIES_BYTES_MAX))]
+    #[pyo3(signature = (identity, peer_door, *, conns_per_ip, inbound_served = 1024, streams_max = 1024, pool_idle_max = 256, pool_age_max_s = 30.0, bodies_bytes_max = 1_073_741_824))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,

@@ -50,7 +50,8 @@ log = structlog.get_logger("agent")
 FAILED: Final = 1
 CONNECTIONS_PER_IP_MAX: Final = 8
 """Of those that others open to an agent with a listener. Source: wire.md §5.7."""
-_STREAMS_MIN: Final = 1024
+STREAMS_SERVED_MAX: Final = 4608
+"""More than a router opens at once (4,096), so that none waits: streams that wait hold up the pings of their link."""
 _KEPT_CONNECTIONS_MIN: Final = 256
 
 
@@ -211,15 +212,13 @@ class _Agent:
         log.debug("request_rejected", listener=listener, client=client, status=status, why=why)
 
     def _plane(self, identity: HeldIdentity) -> PlaneAdapter:
-        # Requests that wait at the backend hold their streams, so there must be room for more than it takes at once.
-        served = max(_STREAMS_MIN, 2 * self._settings.capacity)
         try:
             return PlaneAdapter(
                 identity.content,
                 link_rules(self._settings),
                 self,
                 conns_per_ip=CONNECTIONS_PER_IP_MAX,
-                inbound_served=served,
+                inbound_served=STREAMS_SERVED_MAX,
             )
         except OSError as error:
             raise CannotStart(f"the data plane does not start: {error}") from error

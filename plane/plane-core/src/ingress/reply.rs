@@ -24,8 +24,15 @@ impl<IO: ServerIo> Served<IO> {
     ) -> After {
         let request = &arrival.head;
         let Reply { mut head, body, .. } = reply;
+        // An idle stream keeps its place among those served, so it gives way where another one waits.
+        let gives_way = self
+            .who
+            .link
+            .as_ref()
+            .is_some_and(|conn| conn.has_waiting());
         let keeps = request.keep_alive
             && arrival.problem.is_none()
+            && !gives_way
             && !self.watch.is_flooded()
             && !self.door.is_closing();
         let (length, whole) = match body {

@@ -87,7 +87,17 @@ pub struct Conn {
     cap_by_kind: AtomicUsize,
     cap_by_caller: AtomicUsize,
     live: Arc<AtomicUsize>,
+    waiting: AtomicUsize,
     requests: mpsc::UnboundedSender<OpenRequest>,
+}
+
+/// Counts one inbound stream that waits to be served; dropping it ends the wait.
+pub(super) struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Conn {
@@ -110,9 +120,20 @@ impl Conn {
             cap_by_kind: AtomicUsize::new(streams_max.min(ORIGINAL_STREAMS_MAX)),
             cap_by_caller: AtomicUsize::new(usize::MAX),
             live: Arc::default(),
+            waiting: AtomicUsize::new(0),
             requests,
         };
         (conn, asked)
+    }
+
+    /// Whether an inbound stream waits for its place. Whoever holds one should not keep it while it idles.
+    pub fn has_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+
+    pub(super) fn wait(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        Waiting(&self.waiting)
     }
 
     /// A new stream on this very connection; at the cap `Full` without waiting.

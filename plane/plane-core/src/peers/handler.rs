@@ -55,8 +55,10 @@ impl InboundUpgrade<Stream> for Accept {
     fn upgrade_inbound(self, stream: Stream, _: StreamProtocol) -> Self::Future {
         async move {
             let gate = self.0;
+            let waiting = gate.conn.wait();
             // Both fail only when nobody serves any more; then dropping the stream resets it.
             if let Ok(permit) = gate.permits.clone().acquire_owned().await {
+                drop(waiting);
                 let inbound = Inbound::new(gate.conn.clone(), stream, permit);
                 let _ = gate.queue.send(inbound).await;
             }

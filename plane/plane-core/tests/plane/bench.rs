@@ -50,8 +50,26 @@ impl Bench {
         Bench::bounded(BODIES_BYTES_MAX, change)
     }
 
+    /// One that serves so many streams of a link at once.
+    pub fn serving(inbound_served: usize) -> Bench {
+        let mut peers = PeersConfig::new(new_identity_bytes());
+        peers.inbound_served = inbound_served;
+        Bench::start(peers, BODIES_BYTES_MAX, |_| {})
+    }
+
     pub fn bounded(bodies_bytes_max: usize, change: impl FnOnce(&mut DoorSpec)) -> Bench {
-        let peers = PeersConfig::new(new_identity_bytes());
+        Bench::start(
+            PeersConfig::new(new_identity_bytes()),
+            bodies_bytes_max,
+            change,
+        )
+    }
+
+    fn start(
+        peers: PeersConfig,
+        bodies_bytes_max: usize,
+        change: impl FnOnce(&mut DoorSpec),
+    ) -> Bench {
         let mut links = DoorSpec::named("links");
         links.idle_within = None;
         let plane = Plane::start(peers, links, PoolLimits::default(), bodies_bytes_max).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::{
     backend::{Backend, SSE_HEAD, chunk, sized},
-    bench::soon,
+    bench::{Bench, soon},
     client::{Client, post},
     linked::Linked,
 };
@@ -155,4 +155,30 @@ async fn a_stalled_client_holds_the_backend_back_and_its_neighbours_go_on() {
     assert_eq!(small.answer().await.text(), "ok");
     drop(stalled);
     soon("the close", backend.closed()).await;
+}
+
+#[tokio::test]
+async fn more_streams_than_are_served_at_once_take_turns_though_streams_are_kept() {
+    const ASKED: usize = 60;
+    let backend = Backend::answering(sized("ok")).await;
+    let mut linked = Linked::with_agent(backend.address, Bench::serving(8)).await;
+    let address = linked.router.address;
+    let mut asking = JoinSet::new();
+    for n in 0..ASKED {
+        asking.spawn(async move {
+            let mut client = Client::connect(address).await;
+            client.send(post(&format!("{n}"))).await;
+            client.answer().await.status
+        });
+    }
+    for _ in 0..ASKED {
+        let arrival = linked.router.arrived().await;
+        assert!(arrival.mailbox.post(linked.forward()));
+    }
+    soon("all answers", async {
+        while let Some(status) = asking.join_next().await {
+            assert_eq!(status.unwrap(), 200);
+        }
+    })
+    .await;
 }

@@ -18,9 +18,13 @@ pub struct Linked {
 
 impl Linked {
     pub async fn new(backend: SocketAddr) -> Linked {
+        Linked::with_agent(backend, Bench::new()).await
+    }
+
+    pub async fn with_agent(backend: SocketAddr, agent: Bench) -> Linked {
         let mut linked = Linked {
             router: Bench::new(),
-            agent: Bench::new(),
+            agent,
             target: Target::Peer(plane_core::peers::PeerId::random()),
         };
         linked.target = Target::Peer(linked.agent.plane.context().peers.local_peer_id());

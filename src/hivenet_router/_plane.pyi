@@ -181,6 +181,9 @@ class Arrived:
     def problem(self) -> _Problem | None:
         """Why the body is not there; `overloaded`: the plane holds as many bytes of bodies as it may."""
     @property
+    def is_standing(self) -> bool:
+        """A standing rule has forwarded it, and that failed: the `Failed` comes right after."""
+    @property
     def age_s(self) -> float: ...
     @property
     def body_bytes(self) -> int: ...

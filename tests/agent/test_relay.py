@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -17,7 +17,6 @@ from hivenet_router.ports import (
     DataPlane,
     Destination,
     Digest,
-    Exchange,
     FailureKind,
     Fields,
     Finished,
@@ -47,6 +46,7 @@ class Request:
     query: str = ""
     peer: str | None = ROUTER
     problem: str | None = None
+    is_standing: bool = False
     headers: dict[str, bytes] = field(default_factory=dict)
     listener: str = "links"
     client: str = "/ip4/192.0.2.1/tcp/9000"
@@ -104,6 +104,9 @@ class ScriptedExchange:
         self.forwards.append((to, target, plan, within_s))
         return await self.outcome()
 
+    async def tried(self) -> Finished:
+        return await self.outcome()
+
     async def outcome(self) -> Finished:
         await asyncio.sleep(0)
         if self.ends is not None:
@@ -130,19 +133,14 @@ class StandingRules:
     def __init__(self) -> None:
         self.rules: list[tuple[bytes, Destination, ForwardPlan, int]] = []
 
-    def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int) -> None:
+    def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int, within_s: float) -> None:
         self.rules.append((prefix, to, plan, cut))
-
-
-def outcome_of(exchange: Exchange) -> Awaitable[Finished]:
-    assert isinstance(exchange, ScriptedExchange)
-    return exchange.outcome()
 
 
 def relay_of(plane: StandingRules, *flags: str, routers: tuple[str, ...] = (ROUTER,)) -> Relay:
     # Of the plane only its standing rules are used.
     whole = cast("DataPlane", plane)
-    return Relay(whole, BACKEND, settings(*flags), is_router=routers.__contains__, standing_outcome=outcome_of)
+    return Relay(whole, BACKEND, settings(*flags), is_router=routers.__contains__)
 
 
 async def led(relay: Relay, exchange: ScriptedExchange) -> ScriptedExchange:
@@ -171,7 +169,7 @@ def test_without_a_listener_inference_is_relayed_by_standing_rules_and_chat_is_j
         assert not any(plan.break_events)
 
 
-@pytest.mark.parametrize("flags", [("--p2p-listen-port=0",), ("--http-timeout=5s",), ("--http-timeout=0s",)])
+@pytest.mark.parametrize("flags", [("--p2p-listen-port=0",), ("--p2p-listen-port=0", "--http-timeout=5s")])
 def test_what_a_standing_rule_cannot_know_is_decided_for_each_request(flags: tuple[str, ...]) -> None:
     plane = StandingRules()
     relay_of(plane, *flags)
@@ -227,7 +225,7 @@ async def test_a_backend_that_fails_is_blamed_in_an_error_body(
     flags: tuple[str, ...], kind: FailureKind, status: int, code: str
 ) -> None:
     failed = AttemptFailed(kind, "10.0.0.5:8000 said nothing")
-    exchange = await led(relay_of(StandingRules(), *flags), ScriptedExchange(Request(CHAT), failed))
+    exchange = await led(relay_of(StandingRules(), *flags), ScriptedExchange(Request(CHAT, is_standing=not flags), failed))
     assert exchange.answer is not None
     assert exchange.answer[0] == status
     assert (exchange.error["code"], exchange.error["source"]) == (code, "backend")
@@ -245,7 +243,7 @@ class MuteExchange(ScriptedExchange):
 @pytest.mark.parametrize("flags", [(), ("--p2p-listen-port=0",)])
 async def test_a_failure_that_cannot_be_told_costs_its_request_and_no_other(flags: tuple[str, ...]) -> None:
     relay = relay_of(StandingRules(), *flags)
-    mute, arrived = Request(CHAT), Request(CHAT)
+    mute, arrived = Request(CHAT, is_standing=not flags), Request(CHAT, is_standing=not flags)
     running = asyncio.create_task(relay.run())
     await asyncio.sleep(0)
     relay.arrival(MuteExchange(mute, AttemptFailed("connect", "x")))
@@ -288,7 +286,7 @@ async def test_a_chat_answer_other_than_200_becomes_a_structured_error(
     status: int, body: bytes, answered: int, code: str, message: str
 ) -> None:
     failed = AttemptFailed("status", status=status, fields=[(b"Retry-After", b"7")], body=body)
-    exchange = await led(relay_of(StandingRules()), ScriptedExchange(Request(CHAT), failed))
+    exchange = await led(relay_of(StandingRules()), ScriptedExchange(Request(CHAT, is_standing=not flags), failed))
     assert exchange.answer is not None
     assert (exchange.answer[0], exchange.answer[1][b"retry-after"]) == (answered, b"7")
     assert exchange.error == {"code": code, "message": message, "source": "backend"}

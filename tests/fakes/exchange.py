@@ -131,6 +131,7 @@ class FakeArrived(Arrived):
     problem: str | None = None
     digest: FakeDigest | None = None
     digest_error: str | None = None
+    is_standing: bool = False
     headers: Fields = field(default_factory=list)
     content: bytes = b""
     on_abort: Callable[[], bool] = lambda: False
@@ -219,6 +220,10 @@ class FakeExchange(Exchange):
                 return await self._answer(script, on_head, began, limit)
         except TimeoutError:
             raise AttemptFailed("timeout", "no answer within the time allowed") from None
+
+    async def tried(self) -> Finished:
+        """See `ports.Exchange`; here no rule stands."""
+        raise AssertionError("no standing rule made this exchange")
 
     async def respond(self, status: int, fields: Fields, body: bytes) -> Finished:
         """See `ports.Exchange`."""

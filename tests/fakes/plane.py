@@ -82,7 +82,7 @@ class FakePlane(DataPlane):
         """See `ports.DataPlane`."""
         raise RequestFailed("nobody answers here")
 
-    def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int) -> None:
+    def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int, within_s: float) -> None:
         """See `ports.DataPlane`."""
         self.events.append(f"standing {prefix.decode()}")
 

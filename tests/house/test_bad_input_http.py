@@ -10,7 +10,6 @@ from typing import Final
 import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
-from structlog.typing import EventDict
 from tests.house.client import CHAT, MESSAGES, Address, ask, at, connected, error_of, exchange, hello
 from tests.house.running import House, house_in, ordinary_requests, until, until_so
 
@@ -67,23 +66,37 @@ def listeners(house: House) -> tuple[Address, Address]:
     return house.http, house.metrics
 
 
-def rejections(logs: list[EventDict]) -> int:
-    return sum(line["event"] == "request_rejected" for line in logs)
+async def rejections(house: House, listener: str) -> float:
+    return (await house.page()).total("hivenet_http_rejected_total", listener=listener)
 
 
 @pytest.mark.parametrize("name", HEADS)
-async def test_a_malformed_head_is_refused_once_and_the_connection_closed(house: House, name: str) -> None:
+async def test_a_malformed_head_is_refused_counted_and_the_connection_closed(house: House, name: str) -> None:
     data, statuses = HEADS[name]
-    for listener in listeners(house):
-        with capture_logs() as logs:
-            answer = await exchange(listener, data)
-            await until(lambda: rejections(logs) > 0)
+    for listener, address in (("api", house.http), ("metrics", house.metrics)):
+        before = await rejections(house, listener)
+        answer = await exchange(address, data)
         assert int(answer.split(b" ", 2)[1]) in statuses, answer
         assert answer.count(b"HTTP/1.1 ") == 1
-        assert rejections(logs) == 1
-        if listener == house.http and b" 505 " not in answer:
+        if listener == "api" and b" 505 " not in answer:
             assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "request_invalid"
+
+        async def counted(listener: str = listener, before: float = before) -> bool:
+            return await rejections(house, listener) == before + 1
+
+        await until_so(counted)
     assert not house.engine.requests(MESSAGES)
+
+
+async def test_what_one_client_does_wrong_again_and_again_is_told_once(tmp_path: Path) -> None:
+    async with house_in(tmp_path) as house:
+        with capture_logs() as logs:
+            for _ in range(50):
+                await exchange(house.http, b"XYZ\r\n\r\n")
+            await until(lambda: any(line["event"] == "request_rejected" for line in logs))
+        told = [line for line in logs if line["event"] == "request_rejected"]
+        assert len(told) == 1
+        assert told[0]["client"] == "127.0.0.1"
 
 
 CHUNKS: Final = {

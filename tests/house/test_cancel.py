@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 import pytest_asyncio
 from tests.house.client import CHAT, MESSAGES, MODEL, Connection, ask, connected, error_of, hello
-from tests.house.running import FAST, House, house_in, until
+from tests.house.running import House, house_in, until
 
 from hivenet_router.sim import SimOptions
 
@@ -85,7 +85,6 @@ async def test_a_row_of_clients_that_leave_never_fills_the_agent(tmp_path: Path)
 
 async def test_the_deadline_ends_its_own_request_only(tmp_path: Path) -> None:
     async with house_in(tmp_path, router=("--request-timeout=1s",)) as house:
-        link = house.router.plane.peer_id
         async with connected(house.http) as other:
             other.ask(CHAT, hello(stream=True), x_sim="chunks=150,interval_ms=20")
             await other.until(b"\r\n\r\n")
@@ -98,11 +97,10 @@ async def test_the_deadline_ends_its_own_request_only(tmp_path: Path) -> None:
             assert [(reply.status, error_of(reply)["code"]) for reply in replies] == [(504, "request_timeout")] * 4
             assert error_of(replies[2])["type"] == "timeout_error"
             await house.engine.wait_for(lambda stats: stats.cancelled == 4, timeout_s=NOTICED_WITHIN_S)
-            whole = (await other.rest_of_stream()) if hasattr(other, "rest_of_stream") else await other.until(b"[DONE]")
-            assert whole.count(b"data: {") > 100
+            rest = await other.until(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+            assert rest.count(b"data: {") > 100
         await house.rests()
         assert house.agents[0].agent.sessions[0].is_registered
-        assert house.router.plane.peer_id == link
         assert (await house.page()).total("hivenet_agent_connection_resets_total") == 0
 
 
@@ -146,11 +144,9 @@ async def test_a_client_that_stops_reading_holds_back_only_itself(tmp_path: Path
         for _ in range(20):
             assert (await ask(house.http, "/health")).status == 200
         await house.rests()
-        assert house.engine.options != FAST
 
 
-async def test_a_half_closed_client_has_left(house: House) -> None:
-    """A client that says it will send no more may still read: its answer comes, or it is told that it was given up."""
+async def test_a_client_that_half_closes_gets_its_answer_or_counts_as_left(house: House) -> None:
     async with connected(house.http) as connection:
         connection.ask(CHAT, hello())
         connection.fin()

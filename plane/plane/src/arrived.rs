@@ -63,6 +63,11 @@ impl Arrived {
     }
 
     #[getter]
+    fn is_standing(&self) -> bool {
+        self.0.is_standing
+    }
+
+    #[getter]
     fn age_s(&self) -> f64 {
         self.0.age_s()
     }

@@ -38,7 +38,7 @@ _ADVICE: Final = "choose another address or end the program that uses it"
 class PlaneExchange:
     """One request on this side of the boundary, from its arrival to its end."""
 
-    __slots__ = ("_attempts", "_on_head", "_plane", "_waiting", "arrived", "finished")
+    __slots__ = ("_attempts", "_on_head", "_plane", "_standing", "_waiting", "arrived", "finished")
 
     def __init__(self, arrived: _plane.Arrived, plane: "PlaneAdapter") -> None:
         self.arrived: Final = arrived
@@ -47,6 +47,7 @@ class PlaneExchange:
         self._plane = plane
         self._waiting: asyncio.Future[_Event] | None = None
         self._on_head: Callable[[Head], None] | None = None
+        self._standing = self._begin_waiting() if arrived.is_standing else None
 
     async def forward(
         self,
@@ -68,8 +69,17 @@ class PlaneExchange:
             await self._end()
             raise ClientGone
         self._on_head = on_head
+        return await self._outcome(self._begin_waiting())
+
+    async def tried(self) -> Finished:
+        """See `ports.Exchange`."""
+        # Invariant: the wait began with the arrival, before its failure could be told.
+        assert self._standing is not None
+        return await self._outcome(self._standing)
+
+    async def _outcome(self, waiting: "asyncio.Future[_Event]") -> Finished:
         try:
-            event = await self._begin_waiting()
+            event = await waiting
         finally:
             self._waiting = self._on_head = None
         if isinstance(event, Finished):
@@ -206,9 +216,9 @@ class PlaneAdapter:
         completed = await self._outcome(token, done)
         return Reply(completed.status, completed.body())
 
-    def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int) -> None:
+    def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int, within_s: float) -> None:
         """See `ports.DataPlane`."""
-        self._plane.add_standing(prefix, self.destination(to), self.spec(plan), cut=cut)
+        self._plane.add_standing(prefix, self.destination(to), self.spec(plan), cut=cut, within_s=within_s)
 
     def close_peer(self, peer_id: str) -> None:
         """See `ports.DataPlane`."""

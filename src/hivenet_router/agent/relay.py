@@ -7,7 +7,7 @@ Source: wire.md §6.2 to §6.4, §8.2 to §8.4, §8.6, §8.7, §14 no. 3, 7, 8 a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -38,8 +38,6 @@ REQUEST_BYTES_MAX: Final = 1 << 30
 NEVER_S: Final = 7 * 86_400.0
 """What "no limit" comes to, so that nothing is held for ever."""
 
-_STANDING_WITHIN_S: Final = 120.0
-"""The time to headers under a standing rule without a total; the data plane's own default."""
 _V1: Final = f"{INFERENCE_MOUNT}/v1/"
 _CHAT: Final = INFERENCE_MOUNT + CHAT_COMPLETIONS
 _JSON_TYPES: Final = ("application/json", "*/*")
@@ -52,10 +50,6 @@ _HEALTHY: Final = Answer(200, (("Content-Type", "text/plain; charset=utf-8"),), 
 _MAP: Final = Answer(200, (("Content-Type", "application/json"),), encode_protocol_map([INFERENCE_MOUNT]))
 
 log = structlog.get_logger("agent")
-
-
-StandingOutcome = Callable[[Exchange], Awaitable[Finished]]
-"""What comes of the attempt that a standing rule made, asked while the arrival is told. Raises: AttemptFailed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +87,21 @@ class Relay:
         settings: AgentSettings,
         *,
         is_router: Callable[[str], bool],
-        standing_outcome: StandingOutcome,
     ) -> None:
         self._backend = backend
         self._is_router = is_router
-        self._standing_outcome = standing_outcome
         self._within_s = settings.http_timeout_s or NEVER_S
         self._rules = (
             Rule(_CHAT, _plan(settings, relay_any_status=False)),
             Rule(_V1, _plan(settings, relay_any_status=True)),
         )
-        # Under a standing rule neither the peer nor another limit to the headers can be told to the data plane.
-        self._stands = settings.p2p_listen_port is None and self._within_s == _STANDING_WITHIN_S
         self._group: asyncio.TaskGroup | None = None
-        if self._stands:
+        # A standing rule does not ask who the peer is.
+        if settings.p2p_listen_port is None:
             for rule in self._rules:
-                plane.add_standing(rule.prefix.encode(), backend, rule.plan, cut=len(INFERENCE_MOUNT))
+                plane.add_standing(
+                    rule.prefix.encode(), backend, rule.plan, cut=len(INFERENCE_MOUNT), within_s=self._within_s
+                )
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -124,19 +117,14 @@ class Relay:
         if self._group is None:
             exchange.arrived.abort()
             return
-        rule = self._rule_for(exchange.arrived)
-        coming = None
-        if rule is not None and self._stands and exchange.arrived.problem is None:
-            # Invariant: no await before this, or the failure would be told while nobody listens.
-            coming = self._standing_outcome(exchange)
-        self._group.create_task(self._serve(exchange, rule, coming))
+        self._group.create_task(self._serve(exchange, self._rule_for(exchange.arrived)))
 
     def _rule_for(self, arrived: Arrived) -> Rule | None:
         return next((rule for rule in self._rules if arrived.path.startswith(rule.prefix)), None)
 
-    async def _serve(self, exchange: Exchange, rule: Rule | None, coming: Awaitable[Finished] | None) -> None:
+    async def _serve(self, exchange: Exchange, rule: Rule | None) -> None:
         try:
-            await self._answer_or_tell(exchange, rule, coming)
+            await self._answer_or_tell(exchange, rule)
         except ClientGone:
             pass
         # One request that meets a fault of ours, also while it is told of another, must not take the others with it.
@@ -144,10 +132,10 @@ class Relay:
             log.exception("request_failed", path=exchange.arrived.path)
             exchange.arrived.abort()
 
-    async def _answer_or_tell(self, exchange: Exchange, rule: Rule | None, coming: Awaitable[Finished] | None) -> None:
+    async def _answer_or_tell(self, exchange: Exchange, rule: Rule | None) -> None:
         try:
-            if coming is not None:
-                await coming
+            if exchange.arrived.is_standing:
+                await exchange.tried()
             elif not self._is_router(exchange.arrived.peer or ""):
                 await _answer(exchange, _NOT_A_ROUTER)
             elif rule is None:

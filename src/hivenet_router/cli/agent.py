@@ -10,7 +10,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -28,7 +28,7 @@ from hivenet_router.adapters.grpc_client import (
 from hivenet_router.adapters.identity_file import HeldIdentity, IdentityUnusable, load_or_create
 from hivenet_router.adapters.log import set_up_logs
 from hivenet_router.adapters.loop import run
-from hivenet_router.adapters.plane import PlaneAdapter, PlaneExchange, _attempt_failed
+from hivenet_router.adapters.plane import PlaneAdapter
 from hivenet_router.agent.claims import Claims
 from hivenet_router.agent.connect import RouterSession, Surroundings
 from hivenet_router.agent.engines import FACES
@@ -40,7 +40,7 @@ from hivenet_router.agent.sample import SAMPLE_WITHIN_S, EngineSampler
 from hivenet_router.agent.serve import Stop, serve
 from hivenet_router.agent.world import Admit, SessionFailed
 from hivenet_router.config import AgentSettings, BackendUrl, Exit, Program, parse
-from hivenet_router.ports import CannotListen, Clock, Exchange, Finished, HttpServer
+from hivenet_router.ports import CannotListen, Clock, Exchange, HttpServer
 from hivenet_router.wire.auth_messages import AgentMetadata, AuthOutcome, AuthRequest
 from hivenet_router.wire.jwt import mint_agent_token
 from hivenet_router.wire.tls_identity import grpc_pin
@@ -139,7 +139,6 @@ class _Agent:
             server,
             settings,
             is_router=claims.__contains__,
-            standing_outcome=_standing_outcome,
         )
         self.backend: Final = self._watch(PlaneBackend(self.plane, server, host=host_of(url), prefix=url.path_prefix))
         around = Surroundings(
@@ -245,21 +244,6 @@ class _Agent:
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         where = HttpServer(server.host, server.port, kept_connections_max=1)
         return PlaneBackend(self.plane, where, host=host_of(server), prefix=""), path
-
-
-def _standing_outcome(exchange: Exchange) -> Awaitable[Finished]:
-    if not isinstance(exchange, PlaneExchange):
-        raise TypeError("exchanges of an agent come from its data plane")
-    coming = exchange._begin_waiting()
-
-    async def outcome() -> Finished:
-        event = await coming
-        if exchange.finished is not None:
-            return exchange.finished
-        # No plan of an agent holds an answer back, so what is no end is a failure.
-        raise _attempt_failed(event)  # type: ignore[arg-type]
-
-    return outcome()
 
 
 def _metadata(settings: AgentSettings) -> AgentMetadata:

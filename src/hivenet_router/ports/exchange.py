@@ -116,6 +116,11 @@ class Arrived(Protocol):
         ...
 
     @property
+    def is_standing(self) -> bool:
+        """A standing rule has forwarded it already, and that failed; `Exchange.tried` says how."""
+        ...
+
+    @property
     def age_s(self) -> float:
         """Seconds since it arrived."""
         ...
@@ -258,6 +263,13 @@ class Exchange(Protocol):
 
         `within_s` bounds the time to the first byte of a stream, or to the end of a buffered answer.
         Raises: AttemptFailed while another attempt can still be made; ClientGone when the exchange was over already.
+        """
+        ...
+
+    async def tried(self) -> Finished:
+        """What came of the attempt that a standing rule made.
+
+        Raises: AttemptFailed.
         """
         ...
 

@@ -92,9 +92,9 @@ class DataPlane(Protocol):
         """Send a request of our own; its answer, whatever the status. Raises: RequestFailed."""
         ...
 
-    def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int) -> None:
+    def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int, within_s: float) -> None:
         """What peers send under this prefix goes there at once, `cut` bytes of the path taken off; only failures
-        become arrivals."""
+        become arrivals. `within_s` bounds the time to the first byte."""
         ...
 
     def live(self) -> int:

@@ -44,6 +44,8 @@ pub struct Arrival {
     pub head: RequestHead,
     pub body: Bytes,
     pub problem: Option<Problem>,
+    /// A standing rule forwards it without a question; only a failure is told.
+    pub is_standing: bool,
     /// Counts the body against the plane's bound for as long as anybody holds it.
     pub held: Held,
     /// Only where the listener asks for it and there is a body.

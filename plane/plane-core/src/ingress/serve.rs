@@ -179,6 +179,7 @@ impl<IO: ServerIo> Served<IO> {
             request_id: exchange::request_id(head.fields.get("x-request-id")),
             request_id_names: self.door.request_id_names(&head.path),
             standing_fields: self.door.spec.standing_fields.clone(),
+            is_standing: problem.is_none() && self.door.standing_for(&head.path).is_some(),
             head,
             body,
             problem,

@@ -225,7 +225,9 @@ async def test_a_backend_that_fails_is_blamed_in_an_error_body(
     flags: tuple[str, ...], kind: FailureKind, status: int, code: str
 ) -> None:
     failed = AttemptFailed(kind, "10.0.0.5:8000 said nothing")
-    exchange = await led(relay_of(StandingRules(), *flags), ScriptedExchange(Request(CHAT, is_standing=not flags), failed))
+    exchange = await led(
+        relay_of(StandingRules(), *flags), ScriptedExchange(Request(CHAT, is_standing=not flags), failed)
+    )
     assert exchange.answer is not None
     assert exchange.answer[0] == status
     assert (exchange.error["code"], exchange.error["source"]) == (code, "backend")
@@ -286,7 +288,7 @@ async def test_a_chat_answer_other_than_200_becomes_a_structured_error(
     status: int, body: bytes, answered: int, code: str, message: str
 ) -> None:
     failed = AttemptFailed("status", status=status, fields=[(b"Retry-After", b"7")], body=body)
-    exchange = await led(relay_of(StandingRules()), ScriptedExchange(Request(CHAT, is_standing=not flags), failed))
+    exchange = await led(relay_of(StandingRules()), ScriptedExchange(Request(CHAT, is_standing=True), failed))
     assert exchange.answer is not None
     assert (exchange.answer[0], exchange.answer[1][b"retry-after"]) == (answered, b"7")
     assert exchange.error == {"code": code, "message": message, "source": "backend"}

@@ -8,6 +8,8 @@ export VIRTUAL_ENV := $(abspath $(VENV))
 export PATH := $(VIRTUAL_ENV)/bin:$(PATH)
 # A resolver of the environment could point Python elsewhere.
 unexport PYTHONPATH PYTHONHOME
+export PIP_QUIET := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help run test check bench soak dist need build build-dev rust-test py-test fuzz clean
 
@@ -63,7 +65,7 @@ build-dev: need $(READY)
 	@$(BIN)/maturin develop --quiet
 
 rust-test: need
-	cargo test --workspace --quiet
+	cargo test -p plane-core --quiet
 
 py-test: build-dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -4,7 +4,7 @@ Events go up in batches (`Plane.drain` after `Plane.fileno` became readable), co
 concern. Of each `Arrived` exactly one `Finished` follows, as the last event with its handle. Until `Started` the
 client has seen nothing, so a `Failed` attempt can be followed by another `forward`.
 
-Orders of one attempt: (`Head`)? `Failed`; (`Head`)? `Answered`; `Head` `Started` `Finished`; `Head` `Finished`.
+Orders of one attempt: (`Head`)? `Failed`; `Answered`; `Head` `Started` `Finished`; `Finished`.
 Header names and values are bytes. Nothing here blocks, except where it says so. Everything may be called from any
 thread, but belongs on the event loop's.
 """
@@ -30,6 +30,7 @@ __all__ = [
     "Started",
     "Upstream",
     "Usage",
+    "digest_of",
     "is_debug_build",
     "new_identity",
     "parse_peer_id",
@@ -192,6 +193,9 @@ class Arrived:
         """First value of that header, whatever its case."""
     def fields(self) -> _Fields: ...
     @property
+    def model(self) -> str | None:
+        """The digest's."""
+    @property
     def digest(self) -> Digest | None: ...
     @property
     def digest_error(self) -> str | None: ...
@@ -213,7 +217,7 @@ class Arrived:
 
 @final
 class Head:
-    """Response headers of an attempt came, `seconds` after it began."""
+    """The head of an event stream came, `seconds` after its attempt began. Of a buffered answer `Finished` tells."""
 
     @property
     def handle(self) -> int: ...
@@ -223,9 +227,6 @@ class Head:
     def status(self) -> int: ...
     @property
     def seconds(self) -> float: ...
-    @property
-    def is_stream(self) -> bool:
-        """The answer is an event stream."""
 
 @final
 class Started:
@@ -288,6 +289,9 @@ class Finished:
     def status(self) -> int: ...
     @property
     def attempt(self) -> int: ...
+    @property
+    def head_s(self) -> float:
+        """From the attempt's start to the head of the answer that the client was given; 0 for one made by command."""
     @property
     def bytes(self) -> int: ...
     @property
@@ -415,6 +419,9 @@ class Plane:
         """No new connection and no further request on the HTTP listeners; what runs goes on."""
     def shutdown(self) -> None:
         """Ends everything at once; blocks until the thread has ended."""
+
+def digest_of(body: bytes) -> Digest:
+    """What is read off a body, as of every arrival's. Raises: ValueError that says what is wrong with it."""
 
 def new_identity() -> bytes:
     """A new key file of 68 bytes."""

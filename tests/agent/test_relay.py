@@ -78,6 +78,7 @@ class Ended:
     status: int = 200
     usage: None = None
     first_byte_s: float = 0.0
+    head_s: float = 0.0
 
 
 class ScriptedExchange:

@@ -206,12 +206,12 @@ def test_a_bound_on_streams_takes_and_gives_room_when_the_agents_kind_is_learned
     book = Book()
     agent = book.join(A, described(10), active=2)
     book.news()
-    book.registry.limit_streams(A, 2)
+    book.registry.identified(A, is_original=True, streams_max=2)
     assert (agent.free_slots, book.news()) == (0, [])
-    book.registry.limit_streams(A, 2)
-    book.registry.limit_streams(B, 2)
+    book.registry.identified(A, is_original=True, streams_max=2)
+    book.registry.identified(B, is_original=True, streams_max=2)
     assert book.news() == []
-    book.registry.limit_streams(A, None)
+    book.registry.identified(A, is_original=False, streams_max=None)
     assert (agent.free_slots, book.news()) == (8, [CapacityFreed(MODEL)])
 
 

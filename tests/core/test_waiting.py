@@ -43,7 +43,7 @@ class House:
         if model not in self.slots:
             return Placing.NOWHERE
         if self.slots[model] == 0:
-            return Placing.FULL
+            return Placing.NONE_LEFT
         self.slots[model] -= 1
         return Placing.PLACED
 
@@ -69,7 +69,7 @@ class House:
 
     def free(self, model: ModelName = MODEL, slots: int = 1) -> list[tuple[str, type[Outcome]]]:
         self.slots[model] = self.slots.get(model, 0) + slots
-        return names(self.room.revisit(model))
+        return names(self.room.slot_freed(model))
 
 
 def names(woken: tuple[Woken[tuple[ModelName, str]], ...]) -> list[tuple[str, type[Outcome]]]:
@@ -117,6 +117,47 @@ def test_one_event_wakes_as_many_as_there_are_slots() -> None:
     for name in ("w1", "w2", "w3"):
         house.arrive(name)
     assert house.free(slots=2) == [("w1", Placed), ("w2", Placed)]
+
+
+def test_a_freed_slot_costs_the_same_however_many_wait() -> None:
+    house = House({MODEL: 0}, depth_max=1000)
+    for number in range(1000):
+        house.arrive(f"w{number}")
+    house.asked.clear()
+    assert house.free() == [("w0", Placed)]
+    assert house.asked == ["w0", "w1"]
+    house.asked.clear()
+    # Who was not asked this time is the first to be asked the next time.
+    assert house.free() == [("w1", Placed)]
+    assert house.asked == ["w1", "w2"]
+
+
+def test_a_change_that_may_end_the_hope_of_some_is_told_to_all_even_where_no_slot_is_left() -> None:
+    house = House({MODEL: 0})
+    told = WaitingRoom[tuple[ModelName, str]](
+        lambda request: Placing.NOWHERE if request[1] in hopeless else house.place(request), permits=5
+    )
+    hopeless: set[str] = set()
+    for name in ("w1", "w2", "w3"):
+        told.arrive(MODEL, (MODEL, name))
+    hopeless.add("w3")
+    # The slot's round ends with the slot, so it does not come to the last one; the change's round does.
+    house.slots[MODEL] = 1
+    assert names(told.slot_freed(MODEL)) == [("w1", Placed)]
+    assert names(told.revisit(MODEL)) == [("w3", Nowhere)]
+    assert told.parked(MODEL) == 1
+
+
+def test_a_freed_slot_of_one_model_and_a_change_of_another_are_both_made_up_for_with_the_next_permit() -> None:
+    house = House({MODEL: 0, OTHER_MODEL: 1}, permits=1)
+    house.arrive("w1")
+    permit = house.permit("runs", OTHER_MODEL)
+    house.arrive("in line", OTHER_MODEL)
+    assert house.free() == []
+    assert house.room.revisit(MODEL) == ()
+    del house.slots[MODEL]
+    house.slots[OTHER_MODEL] += 1
+    assert names(house.room.give_back(permit)) == [("w1", Nowhere), ("in line", Placed)]
 
 
 def test_the_depth_counts_each_model_alone() -> None:
@@ -251,7 +292,7 @@ def test_who_cannot_use_a_slot_keeps_its_place_and_lets_the_next_one_by() -> Non
     for name in ("picky", "easy"):
         picky_house.arrive(MODEL, (MODEL, name))
     house.slots[MODEL] = 1
-    assert names(picky_house.revisit(MODEL)) == [("easy", Placed)]
+    assert names(picky_house.slot_freed(MODEL)) == [("easy", Placed)]
     assert picky_house.parked(MODEL) == 1
 
 

@@ -57,7 +57,10 @@ class WaitingMachine(RuleBasedStateMachine):
                 self.free[key] -= 1
                 request.slot = key[1]
                 return Placing.PLACED
-        return Placing.FULL if accepted else Placing.NOWHERE
+        if not accepted:
+            return Placing.NOWHERE
+        left = any(self.there[key] and slots for key, slots in self.free.items() if key[0] == request.model)
+        return Placing.FULL if left else Placing.NONE_LEFT
 
     def assert_nobody_is_passed_over(self, request: Request, key: tuple[ModelName, int]) -> None:
         mine = request.ticket.number if request.ticket is not None else None
@@ -113,7 +116,7 @@ class WaitingMachine(RuleBasedStateMachine):
         assert request.slot is not None
         self.free[request.model, request.slot] += 1
         request.slot = None
-        self.wake(self.room.revisit(request.model))
+        self.wake(self.room.slot_freed(request.model))
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), slot_first=st.booleans())
@@ -156,7 +159,7 @@ class WaitingMachine(RuleBasedStateMachine):
     @rule(model=models, agent=st.sampled_from([0, 1]), more=st.integers(1, 3))
     def agent_grows(self, model: ModelName, agent: int, more: int) -> None:
         self.free[model, agent] += more
-        self.wake(self.room.revisit(model))
+        self.wake(self.room.slot_freed(model))
 
     @invariant()
     def permits_add_up(self) -> None:

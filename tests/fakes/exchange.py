@@ -48,7 +48,6 @@ class FakeHead:
 
     status: int
     seconds: float
-    is_stream: bool
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,7 @@ class FakeFinished:
     status: int = 0
     usage: FakeUsage | None = None
     first_byte_s: float = 0.0
+    head_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -178,6 +178,7 @@ class FakeExchange(Exchange):
         self._committed_status = 0
         self._first_byte_s = 0.0
         self._is_streaming = False
+        self._head_s = 0.0
         self.forwards: list[Forwarded] = []
         self.answered: Answered | None = None
         arrived.on_abort = self._abort
@@ -248,7 +249,8 @@ class FakeExchange(Exchange):
         if script.head_after_s is not None:
             if await self._is_over_within(script.head_after_s):
                 return self._over.result()
-            on_head(FakeHead(script.status or 200, self._since(began), script.is_stream))
+            if script.is_stream:
+                on_head(FakeHead(script.status or 200, self._since(began)))
         if await self._is_over_within(script.after_s):
             return self._over.result()
         raise AttemptFailed(
@@ -265,7 +267,9 @@ class FakeExchange(Exchange):
     ) -> FakeFinished:
         if await self._is_over_within(script.head_after_s):
             return self._over.result()
-        on_head(FakeHead(200, self._since(began), script.is_stream))
+        head_s = max(self._since(began), 1e-6)
+        if script.is_stream:
+            on_head(FakeHead(200, head_s))
         waits = [script.first_byte_after_s, script.lasts_s]
         if not script.is_stream:
             # A buffered answer reaches the client as one.
@@ -274,6 +278,7 @@ class FakeExchange(Exchange):
             return self._over.result()
         limit.reschedule(None)
         self._committed_status = 200
+        self._head_s = head_s
         self._first_byte_s = max(self.arrived.age_s, 1e-6)
         self._is_streaming = script.is_stream
         if not await self._is_over_within(waits[1]):
@@ -296,5 +301,5 @@ class FakeExchange(Exchange):
     def _end(self, outcome: str, usage: FakeUsage | None = None) -> bool:
         if self._over.done():
             return False
-        self._over.set_result(FakeFinished(outcome, self._committed_status, usage, self._first_byte_s))
+        self._over.set_result(FakeFinished(outcome, self._committed_status, usage, self._first_byte_s, self._head_s))
         return True

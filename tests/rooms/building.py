@@ -80,7 +80,10 @@ class Rooms:
 
     def _changed(self, change: Change) -> None:
         self.recorder.registry_changed(change)
-        self.placing.revisit(change.model if isinstance(change, CapacityFreed) else change.agent.model)
+        if isinstance(change, CapacityFreed):
+            self.placing.slot_freed(change.model)
+        else:
+            self.placing.revisit(change.agent.model)
 
     def join(
         self, peer: PeerId, *scripts: Script, capacity: int = 1, model: ModelName = MODEL, capability: str = "llm"

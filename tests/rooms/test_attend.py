@@ -11,7 +11,8 @@ from tests.fakes.clock import UNIX_START, VirtualClock
 from tests.fakes.exchange import FakeArrived, FakeExchange
 from tests.fakes.recorder import RecordingRecorder
 
-from hivenet_router.core.agent import ORIGINAL_AGENT_STREAMS_MAX
+from hivenet_router.cli.router import AGENT_STREAMS_MAX
+from hivenet_router.core.agent import ORIGINAL_AGENT_STREAMS_MAX, OWN_AGENT_STREAMS_MAX
 from hivenet_router.core.changes import Registered
 from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.ids import PeerId
@@ -79,10 +80,11 @@ class Attending:
         answer = self.room.answer_to(FakeExchange(arrived))
         return answer.status, answer.body
 
-    def streams_max(self) -> int | None:
+    def kind(self) -> tuple[bool, int | None]:
+        """Whether Alice is taken for an original agent, and how much she may have in flight."""
         agent = self.registry.agent(ALICE)
         assert agent is not None
-        return agent.streams_max
+        return agent.is_original, agent.streams_max
 
     def protocol_map(self, method: str = "GET", *, accept: bytes | None = b"application/json") -> Answer:
         fields = [] if accept is None else [(b"Accept", accept)]
@@ -273,27 +275,54 @@ async def test_who_registers_or_leaves_in_time_is_no_stranger() -> None:
     assert attending.closed == []
 
 
+AN_ORIGINAL: Final = (True, ORIGINAL_AGENT_STREAMS_MAX)
+ONE_OF_OURS: Final = (False, OWN_AGENT_STREAMS_MAX)
+A_STRANGER: Final = (False, ORIGINAL_AGENT_STREAMS_MAX)
+
+
 async def test_a_peer_is_treated_like_an_original_agent_until_it_says_that_it_is_none() -> None:
     attending = Attending()
     attending.joined()
-    bounds = [attending.streams_max()]
-    for version in ("hivenet-agent/0.1.0", "hivenet_router@v1.2.3"):
+    kinds = [attending.kind()]
+    for version in ("hivenet-router-py/0.1.0", "hivenet_router@v1.2.3", "some-agent/0.1.0"):
         attending.room.identified(ALICE, version)
-        bounds.append(attending.streams_max())
-    assert bounds == [ORIGINAL_AGENT_STREAMS_MAX, None, ORIGINAL_AGENT_STREAMS_MAX]
+        kinds.append(attending.kind())
+    assert kinds == [AN_ORIGINAL, ONE_OF_OURS, AN_ORIGINAL, A_STRANGER]
 
 
 async def test_what_a_peer_said_it_is_holds_for_its_registration_but_not_for_its_next_link() -> None:
     attending = Attending()
     attending.room.link_up(ALICE, "192.0.2.1:9", False)
-    attending.room.identified(ALICE, "hivenet-agent/0.1.0")
+    attending.room.identified(ALICE, "hivenet-router-py/0.1.0")
     attending.register(attending.token())
-    bounds = [attending.streams_max()]
+    kinds = [attending.kind()]
     attending.room.link_down(ALICE, "reset")
     attending.room.link_up(ALICE, "192.0.2.1:9", False)
+    kinds.append(attending.kind())
     attending.register(attending.token())
-    bounds.append(attending.streams_max())
-    assert bounds == [None, ORIGINAL_AGENT_STREAMS_MAX]
+    kinds.append(attending.kind())
+    assert kinds == [ONE_OF_OURS, AN_ORIGINAL, AN_ORIGINAL]
+
+
+async def test_a_link_that_takes_the_place_of_another_begins_anew() -> None:
+    attending = Attending()
+    attending.joined()
+    attending.room.identified(ALICE, "hivenet-router-py/0.1.0")
+    attending.room.link_up(ALICE, "192.0.2.1:10", False)
+    assert attending.kind() == AN_ORIGINAL
+
+
+async def test_an_agent_is_given_no_more_than_its_link_takes_whatever_capacity_it_declares() -> None:
+    assert OWN_AGENT_STREAMS_MAX == AGENT_STREAMS_MAX
+    attending = Attending()
+    attending.room.link_up(ALICE, "192.0.2.1:9", False)
+    attending.register(attending.token(capacity=9000))
+    agent = attending.registry.agent(ALICE)
+    assert agent is not None
+    room = [agent.free_slots]
+    attending.room.identified(ALICE, "hivenet-router-py/0.1.0")
+    room.append(agent.free_slots)
+    assert room == [ORIGINAL_AGENT_STREAMS_MAX, AGENT_STREAMS_MAX]
 
 
 async def test_a_renewal_is_told_to_the_registry_as_one() -> None:

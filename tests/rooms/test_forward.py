@@ -29,10 +29,10 @@ async def failed(script: Script) -> Failed:
     return result
 
 
-async def plan_for(path: str, *, streams_max: int | None = None, strips_authorization: bool = False) -> ForwardPlan:
+async def plan_for(path: str, *, is_original: bool = False, strips_authorization: bool = False) -> ForwardPlan:
     rooms = Rooms(strips_authorization=strips_authorization)
     rooms.join(A)
-    rooms.registry.limit_streams(A, streams_max)
+    rooms.registry.identified(A, is_original=is_original, streams_max=64)
     exchange = rooms.chat(path=path)
     await forwarded(rooms, exchange)
     return exchange.forwards[0].plan
@@ -194,7 +194,7 @@ async def test_the_plan_speaks_the_paths_dialect(path: str) -> None:
 
 
 async def test_only_an_original_agents_stream_must_have_an_end_mark() -> None:
-    assert (await plan_for(CHAT_COMPLETIONS, streams_max=64)).needs_end_mark
+    assert (await plan_for(CHAT_COMPLETIONS, is_original=True)).needs_end_mark
     assert not (await plan_for(CHAT_COMPLETIONS)).needs_end_mark
 
 

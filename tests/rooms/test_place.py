@@ -1,7 +1,9 @@
 """Places: permit and slot together, waits and what ends them. The full line is in `test_place_outside.py`."""
 
 import asyncio
+import sys
 from collections.abc import Callable
+from types import FrameType
 
 import pytest
 from tests.core.making import MODEL, OTHER_MODEL, A, B, described
@@ -180,6 +182,100 @@ async def test_who_waits_is_refused_when_the_last_agent_it_could_wait_for_goes()
         rooms.registry.remove(A)
         assert (await refusal_of(waiting)).code is ErrorCode.MODEL_NOT_FOUND
     assert rooms.is_at_rest
+
+
+async def test_who_was_told_that_the_last_agent_is_gone_asks_again_where_one_is_back_by_then() -> None:
+    rooms = Rooms()
+    rooms.join(A)
+    with await rooms.place(rooms.chat()):
+        first, second = rooms.place(rooms.chat()), rooms.place(rooms.chat())
+        await asyncio.sleep(2)
+        # Both in one step, so that no task has run in between.
+        rooms.registry.link_down(A)
+        agent = rooms.join(A, capacity=2)
+        with await first as placed:
+            assert placed.agent is agent
+            await turns()
+            assert not second.done()
+    with await second:
+        pass
+    assert [seconds for _, seconds in rooms.recorder.waits] == [pytest.approx(2.0)] * 2
+    assert rooms.is_at_rest
+
+
+async def test_who_asks_again_keeps_its_turn_and_waits_on_where_the_agent_is_back_but_full() -> None:
+    rooms = Rooms()
+    rooms.join(A)
+    holder = await rooms.place(rooms.chat())
+    first = rooms.place(rooms.chat())
+    await turns()
+    rooms.registry.link_down(A)
+    rooms.registry.link_up(A)
+    later = rooms.place(rooms.chat())
+    await turns()
+    assert not first.done()
+    assert rooms.recorder.waiting[MODEL] == 2
+    with holder:
+        pass
+    with await first:
+        assert not later.done()
+    with await later:
+        pass
+    assert rooms.is_at_rest
+
+
+async def test_who_would_ask_again_after_its_deadline_is_told_that_it_is_too_late() -> None:
+    rooms = Rooms()
+    rooms.join(A)
+    holder = await rooms.place(rooms.chat())
+    late = rooms.place(rooms.chat(), within_s=5.0)
+    await turns()
+
+    def at_the_deadline() -> None:
+        rooms.registry.link_down(A)
+        rooms.join(A, capacity=2)
+
+    asyncio.get_running_loop().call_at(rooms.clock.now() + 5.0, at_the_deadline)
+    assert (await refusal_of(late)).code is ErrorCode.REQUEST_TIMEOUT
+    with holder:
+        pass
+    assert rooms.is_at_rest
+
+
+async def test_what_a_freed_slot_costs_does_not_grow_with_the_number_that_waits() -> None:
+    few, many = await cost_of_a_freed_slot(waiters=10), await cost_of_a_freed_slot(waiters=300)
+    # What else the interpreter does at such a moment is no matter; thirty times as many waiters are.
+    assert many < 2 * few
+
+
+async def cost_of_a_freed_slot(waiters: int) -> int:
+    rooms = Rooms(capacity_waiters_max=waiters)
+    rooms.join(A)
+    holder = await rooms.place(rooms.chat())
+    waiting = [rooms.place(rooms.chat()) for _ in range(waiters)]
+    await turns()
+    cost = calls_in(lambda: holder.__exit__(None, None, None))
+    for task in waiting:
+        with await task:
+            pass
+    assert rooms.is_at_rest
+    return cost
+
+
+def calls_in(act: Callable[[], object]) -> int:
+    """How many functions are called by this; a measure of work that is the same on every machine."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return calls
 
 
 async def test_waiting_ends_at_the_deadline_with_504() -> None:

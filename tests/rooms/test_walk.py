@@ -185,6 +185,17 @@ async def test_an_agent_that_was_full_before_a_wait_is_asked_again_after_it() ->
     assert rooms.is_at_rest
 
 
+async def test_a_request_whose_only_agent_turned_it_away_as_full_waits_for_it() -> None:
+    """decisions.md 2 and 21."""
+    rooms = Rooms()
+    rooms.join(A, Answers(head_after_s=0.5), Fails("busy"), Answers(), capacity=9)
+    walking = [rooms.walk(rooms.chat()), rooms.walk(rooms.chat())]
+    began = rooms.clock.now()
+    assert await asyncio.gather(*walking) == [200, 200]
+    assert rooms.clock.now() - began == pytest.approx(0.5)
+    assert rooms.is_at_rest
+
+
 async def test_the_time_limit_counts_from_the_arrival_over_all_attempts() -> None:
     rooms = Rooms()
     rooms.join(A, Fails("reset", after_s=40.0))

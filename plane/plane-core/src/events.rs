@@ -29,7 +29,6 @@ pub enum Event {
         attempt: u32,
         status: u16,
         seconds: f64,
-        is_stream: bool,
     },
     /// The first body byte of an attempt came: the client's head is committed.
     Started {

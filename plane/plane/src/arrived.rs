@@ -99,6 +99,14 @@ impl Arrived {
     }
 
     #[getter]
+    fn model(&self) -> Option<&str> {
+        match &self.0.digest {
+            Some(Ok(digest)) => digest.model.as_deref(),
+            _ => None,
+        }
+    }
+
+    #[getter]
     fn digest(&self) -> Option<Digest> {
         match &self.0.digest {
             Some(Ok(digest)) => Some(Digest(digest.clone())),
@@ -205,4 +213,12 @@ impl Digest {
     fn images(&self) -> u32 {
         self.0.images
     }
+}
+
+/// Reads a body the way an arrival's is read.
+#[pyfunction]
+pub fn digest_of(body: &[u8]) -> PyResult<Digest> {
+    digest::digest(body)
+        .map(Digest)
+        .map_err(|error| PyValueError::new_err(error.to_string()))
 }

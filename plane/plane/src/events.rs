@@ -30,13 +30,11 @@ pub fn to_python(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
             attempt,
             status,
             seconds,
-            is_stream,
         } => Head {
             handle,
             attempt,
             status,
             seconds,
-            is_stream,
         }
         .into_py_any(py),
         Event::Started {
@@ -111,7 +109,6 @@ pub struct Head {
     attempt: u32,
     status: u16,
     seconds: f64,
-    is_stream: bool,
 }
 
 #[pyclass(frozen, get_all)]

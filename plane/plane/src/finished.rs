@@ -24,6 +24,11 @@ impl Finished {
     }
 
     #[getter]
+    fn head_s(&self) -> f64 {
+        self.0.head_s
+    }
+
+    #[getter]
     fn attempt(&self) -> u32 {
         self.0.attempt
     }

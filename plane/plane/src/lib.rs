@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _plane {
     #[pymodule_export]
-    use super::arrived::{Arrived, Digest};
+    use super::arrived::{Arrived, Digest, digest_of};
     #[pymodule_export]
     use super::events::{
         Answered, Completed, Failed, Head, PeerDown, PeerIdentified, PeerUp, Rejected, Started,

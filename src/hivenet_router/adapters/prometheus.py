@@ -122,33 +122,33 @@ class PrometheusRecorder(Recorder):
 
     def agent_link_reset(self, model: ModelName, reason: str) -> None:
         """Count a link closed because a forward failed in transport."""
-        self._link_resets.at(self._known(model), reason).add()
+        self._link_resets[self._known(model), reason].value += 1
 
     # Attempts
 
     def attempt_answered(self, agent: Agent, tenant: str) -> None:
         """Count an attempt that will serve its request, and the policy step that chose the agent."""
         metadata = agent.metadata
-        self._routed.at(metadata.region, metadata.engine, metadata.model, tenant).add()
-        self._primary_routed.at(metadata.model).add()
+        self._routed[metadata.region, metadata.engine, metadata.model, tenant].value += 1
+        self._primary_routed[(metadata.model,)].value += 1
 
     def attempt_failed(self, agent: Agent, tenant: str) -> None:
         """Count a failed attempt under its agent's labels."""
         metadata = agent.metadata
-        self._failed.at(metadata.region, metadata.engine, metadata.model, tenant).add()
+        self._failed[metadata.region, metadata.engine, metadata.model, tenant].value += 1
 
     def policy_exhausted(self, model: ModelName, tenant: str) -> None:
         """Count a request that no step could serve, once more as a failed attempt of no agent."""
         model = self._known(model)
-        self._failed.at("", "", model, tenant).add()
-        self._exhausted.at(model).add()
+        self._failed["", "", model, tenant].value += 1
+        self._exhausted[(model,)].value += 1
 
     # Requests
 
     def request_ended(self, end: RequestEnd) -> None:
         """Count a request once, for its model and, where it came so far, for its tenant and its agent."""
         model = self._known(end.model)
-        self._requests.at(model, end.outcome).add()
+        self._requests[model, end.outcome].value += 1
         answered = end.agent is not None
         # A client that leaves an answer it was getting has been served; one that leaves before counts for nobody.
         is_success = end.outcome == _SERVED or (end.outcome == _CLIENT_GONE and answered)
@@ -156,46 +156,46 @@ class PrometheusRecorder(Recorder):
         if is_success or is_failure:
             self._count_for_tenant(end, model, is_success=is_success)
         if end.agent is not None and end.first_byte_s > 0 and self._agents.remembers(end.agent.peer):
-            self._durations.at(end.tenant, end.agent.peer, model, str(end.status)).observe(end.first_byte_s)
+            self._durations[end.tenant, end.agent.peer, model, str(end.status)].observe(end.first_byte_s)
 
     def _count_for_tenant(self, end: RequestEnd, model: ModelName, *, is_success: bool) -> None:
         deployment = _NO_DEPLOYMENT if end.agent is None else end.agent.deployment_id or _NO_DEPLOYMENT
         labels = (end.tenant, _NO_KEY, deployment, model)
         # All four at once, so that each exists at zero before it moves.
-        self._tenant_successes.at(*labels).add(int(is_success))
-        self._tenant_failures.at(*labels).add(int(not is_success))
-        self._tenant_input.at(*labels).add(end.input_tokens)
-        self._tenant_output.at(*labels).add(end.output_tokens)
+        self._tenant_successes[labels].value += int(is_success)
+        self._tenant_failures[labels].value += int(not is_success)
+        self._tenant_input[labels].value += end.input_tokens
+        self._tenant_output[labels].value += end.output_tokens
         if end.agent is not None and end.first_byte_s > 0:
-            self._tenant_durations.at(*labels).observe(end.first_byte_s)
+            self._tenant_durations[labels].observe(end.first_byte_s)
 
     def parked(self, model: ModelName, waiting: int) -> None:
         """Show how many wait."""
-        self._queue_depth.at(self._known(model)).value = waiting
+        self._queue_depth[(self._known(model),)].value = waiting
 
     def waited(self, model: ModelName, seconds: float) -> None:
         """Count how long one waited."""
-        self._queue_waits.at(self._known(model)).observe(seconds)
+        self._queue_waits[(self._known(model),)].observe(seconds)
 
     def streams(self, model: ModelName, change: int) -> None:
         """Count a stream in or out."""
-        self._streams.at(self._known(model)).add(change)
+        self._streams[(self._known(model),)].value += change
 
     # The edge
 
     def http_began(self, method: str, route: str) -> None:
         """Count a request in; `route` is the template it matched."""
-        self._http_active.at(_method(method), route).add()
+        self._http_active[_method(method), route].value += 1
 
     def http_ended(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count it out, with its duration."""
         method = _method(method)
-        self._http_active.at(method, route).add(-1)
-        self._http_durations.at(method, route, str(status)).observe(seconds)
+        self._http_active[method, route].value -= 1
+        self._http_durations[method, route, str(status)].observe(seconds)
 
     def edge_rejected(self, listener: str, reason: str) -> None:
         """Count what was refused before it became a request."""
-        self._edge_rejections.at(listener, reason).add()
+        self._edge_rejections[listener, reason].value += 1
 
     # The page
 
@@ -230,11 +230,9 @@ class PrometheusRecorder(Recorder):
         if model in self._served_models or len(self._served_models) >= self._label_sets_max:
             return
         self._served_models.add(model)
-        self._primary_routed.at(model)
-        self._exhausted.at(model)
-        self._link_resets.at(model, _LINK_DEAD)
-        self._queue_depth.at(model)
-        self._streams.at(model)
+        for family in (self._primary_routed, self._exhausted, self._queue_depth, self._streams):
+            family[(model,)].value += 0
+        self._link_resets[model, _LINK_DEAD].value += 0
 
     def _drop_durations(self, peer: PeerId, model: ModelName) -> None:
         gone = (label_text(peer), label_text(model))

@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isinf, isnan
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from hivenet_router.names.metrics import Metric
 
@@ -104,17 +104,13 @@ class Series(Protocol):
 
 
 class Amount:
-    """A counter's or gauge's number under one set of labels."""
+    """A counter's or gauge's number under one set of labels; who counts adds to `value`."""
 
     __slots__ = ("_labels", "value")
 
     def __init__(self, labels: str) -> None:
         self._labels: Final = labels
         self.value: float = 0
-
-    def add(self, amount: float = 1) -> None:
-        """Count so many more."""
-        self.value += amount
 
     def lines(self, name: str) -> Iterator[str]:
         """Its one sample."""
@@ -151,35 +147,33 @@ class Distribution:
 S = TypeVar("S", bound=Series)
 
 
-class Family(Generic[S]):
-    """All series of one row."""
+class Family(dict[tuple[str, ...], S]):
+    """All series of one row, by their label values in the order of the row; `family[labels]` makes a new one at zero.
 
-    __slots__ = ("_label_sets_max", "_make", "_on_overflow", "_overflow", "_series", "metric")
+    It is a dictionary, so that the look-up of a known series runs no code of ours.
+    """
+
+    __slots__ = ("_label_sets_max", "_make", "_on_overflow", "_overflow", "metric")
 
     def __init__(
         self, metric: Metric, make: Callable[[str], S], on_overflow: Callable[[str], None], *, label_sets_max: int
     ) -> None:
+        super().__init__()
         self.metric: Final = metric
         self._make: Final = make
         self._on_overflow: Final = on_overflow
         self._label_sets_max: Final = label_sets_max
-        self._series: Final[dict[tuple[str, ...], S]] = {}
         self._overflow: S | None = None
         if metric.kind == "counter" and not metric.labels:
-            self.at()
+            self[()] = make("")
 
-    def at(self, *values: str) -> S:
-        """The series of these label values, in the order of the row; made at zero where it is new."""
-        found = self._series.get(values)
-        return found if found is not None else self._appear(values)
-
-    def _appear(self, raw: tuple[str, ...]) -> S:
+    def __missing__(self, raw: tuple[str, ...]) -> S:
         values = tuple(map(label_text, raw))
-        found = self._series.get(values)
+        found = self.get(values)
         if found is not None:
             return found
-        if len(self._series) < self._label_sets_max:
-            made = self._series[values] = self._make(labels_text(self.metric.labels, values))
+        if len(self) < self._label_sets_max:
+            made = self[values] = self._make(labels_text(self.metric.labels, values))
             return made
         self._on_overflow(self.metric.name)
         if self._overflow is None:
@@ -188,12 +182,12 @@ class Family(Generic[S]):
 
     def drop(self, is_gone: Callable[[tuple[str, ...]], bool]) -> None:
         """Forget the series whose label values are gone."""
-        for values in [values for values in self._series if is_gone(values)]:
-            del self._series[values]
+        for values in [values for values in self if is_gone(values)]:
+            del self[values]
 
     def stock(self) -> tuple[S, ...]:
         """The series there are now, the overflow's last."""
-        return (*self._series.values(), *(() if self._overflow is None else (self._overflow,)))
+        return (*self.values(), *(() if self._overflow is None else (self._overflow,)))
 
 
 def blocks_of(metric: Metric, series: Sequence[Series], *, legacy_names: bool) -> Iterator[Block]:
@@ -235,7 +229,7 @@ class Families:
 
     def overflowed(self, family: str, updates: int = 1) -> None:
         """Count updates that found their family full."""
-        self._overflows.at(family).add(updates)
+        self._overflows[(family,)].value += updates
 
     def stock(self) -> list[tuple[Metric, Sequence[Series]]]:
         """Every family with the series there are now."""

@@ -16,6 +16,8 @@ from hivenet_router.wire.auth_messages import AgentMetadata
 
 ORIGINAL_AGENT_STREAMS_MAX: Final = 64
 """Requests in flight that every original agent takes; above it some reset streams (wire.md §5.7)."""
+OWN_AGENT_STREAMS_MAX: Final = 4096
+"""Requests in flight that the link to an agent of our own kind takes, whatever the agent's capacity."""
 LOAD_FRESH_S: Final = 10.0
 """A reported load that was not repeated for longer than this counts no more; agents repeat it twice a second."""
 
@@ -57,7 +59,7 @@ class Load:
     @property
     def slots_elsewhere(self) -> int:
         """Slots that other routers hold on the agent."""
-        return max(0, self.slots_total - self.slots_here)
+        return self.slots_total - self.slots_here if self.slots_total > self.slots_here else 0
 
 
 T = TypeVar("T")
@@ -100,8 +102,10 @@ class Agent:
         "backend_healthy",
         "deployment_id",
         "engine",
+        "filed_free_slots",
         "first_registered_at",
         "hardware",
+        "is_original",
         "last_seen_at",
         "linked",
         "load",
@@ -124,6 +128,9 @@ class Agent:
         self.active_slots = 0
         self.running_streams = 0
         self.streams_max: int | None = None
+        self.is_original = False
+        self.filed_free_slots = 0
+        """Its free slots when its pool last filed it, which is after every change to it."""
         self.load = Load()
         self.load_reported_at: Monotonic | None = None
         self.engine: Measured[EngineSnapshot] | None = None
@@ -164,8 +171,10 @@ class Agent:
             return 0
         free = self.metadata.capacity - self.active_slots - self.load.slots_elsewhere
         if self.streams_max is not None:
-            free = min(free, self.streams_max - self.streams_in_flight)
-        return max(0, free)
+            streams_free = self.streams_max - self.active_slots - self.running_streams
+            if streams_free < free:
+                free = streams_free
+        return free if free > 0 else 0
 
     @property
     def capacity_utilization(self) -> float:

@@ -157,7 +157,8 @@ def choose(
     """
     if agents is None:
         return None
-    usable = _usable(step, agents, capability, failed_in_step | busy_in_step)
+    out_of_step = failed_in_step | busy_in_step if busy_in_step else failed_in_step
+    usable = _usable(step, agents, capability, out_of_step)
     return next(STRATEGIES[step.strategy](usable, now=now), None)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Set
 from typing import Final
 
 from hivenet_router.core.agent import Agent
+from hivenet_router.core.changes import CapacityFreed
 from hivenet_router.core.ids import ModelName, PeerId
 from hivenet_router.core.ranking import RankedAgent, load_ratio
 
@@ -22,10 +23,12 @@ def _peer_of(agent: Agent) -> PeerId:
 class ModelPool:
     """The agents of one model. Changed by `Registry` only."""
 
-    __slots__ = ("_agents", "_by_rank", "_filed", "_routable", "model", "routable", "with_free_slot")
+    __slots__ = ("_agents", "_by_rank", "_filed", "_routable", "freed", "model", "routable", "with_free_slot")
 
     def __init__(self, model: ModelName) -> None:
         self.model: Final = model
+        self.freed: Final = CapacityFreed(model)
+        """What is told when one of its agents has more free slots than before."""
         self._agents: list[Agent] = []
         self._by_rank: list[RankedAgent] = []
         self._filed: dict[PeerId, RankedAgent] = {}
@@ -67,17 +70,23 @@ class ModelPool:
             self._routable.add(agent.peer)
         else:
             self._routable.discard(agent.peer)
-        free_slots, filed = agent.free_slots, self._filed.get(agent.peer)
-        if free_slots > 0:
-            ratio = load_ratio(agent)
-            if filed is not None and filed[0] == ratio:
+        return self.rank(agent)
+
+    def rank(self, agent: Agent) -> int:
+        """As `file`, after a change that cannot have made the agent routable or unroutable."""
+        peer, by_rank = agent.peer, self._by_rank
+        agent.filed_free_slots = free_slots = agent.free_slots
+        if free_slots == 0:
+            self._unfile(agent)
+            return 0
+        ratio, filed = load_ratio(agent), self._filed.get(peer)
+        if filed is not None:
+            if filed[0] == ratio:
                 return free_slots
-            self._unfile(agent)
-            # Entries differ by peer ID at least, so two agents themselves are never compared.
-            self._filed[agent.peer] = filed = (ratio, agent.peer, agent)
-            insort(self._by_rank, filed)
-        else:
-            self._unfile(agent)
+            del by_rank[bisect_left(by_rank, filed)]
+        # Entries differ by peer ID at least, so two agents themselves are never compared.
+        self._filed[peer] = filed = (ratio, peer, agent)
+        insort(by_rank, filed)
         return free_slots
 
     def _unfile(self, agent: Agent) -> None:

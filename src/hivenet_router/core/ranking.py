@@ -25,7 +25,8 @@ def load_ratio(agent: Agent) -> float:
 
     Source: signals.md §4; several-routers.md S-108; decisions.md 2.
     """
-    return max(agent.active_slots + agent.running_streams, agent.load.inflight_total) / agent.metadata.capacity
+    ours, reported = agent.active_slots + agent.running_streams, agent.load.inflight_total
+    return (ours if ours > reported else reported) / agent.metadata.capacity
 
 
 def least_loaded(ranked: Iterable[RankedAgent], *, now: Monotonic) -> Iterator[Agent]:

@@ -96,15 +96,15 @@ class Registry:
         replica_id: ReplicaId = _NO_REPLICA,
         *,
         streams_max: int | None = None,
+        is_original: bool = False,
         history: History = _NO_HISTORY,
         now: Monotonic,
     ) -> Registered:
         """Take in an agent, or renew one in place, and say what it was before.
 
         A known peer keeps its slots, streams, counts, round trip and the last known health of its backend, and moves to
-        another model whole. `history` counts for a new peer only. `streams_max` bounds what is in flight to an agent
-        whose transport has a bound of its own. `metadata` must have passed `core.bootstrap.judge`, so that its capacity
-        is positive.
+        another model whole. `history` counts for a new peer only. `streams_max` and `is_original` are as for
+        `identified`. `metadata` must have passed `core.bootstrap.judge`, so that its capacity is positive.
 
         Source: signals.md §5 and §9.2; wire.md §14, 15 and 34.
         """
@@ -114,7 +114,7 @@ class Registry:
             agent = self._agents[peer] = Agent(peer, metadata, history, now=now)
             agent.linked = peer in self._links
         else:
-            previous, free_before = series_identity(agent.metadata), agent.free_slots
+            previous, free_before = series_identity(agent.metadata), agent.filed_free_slots
         changes_pool = previous is None or previous.model != metadata.model
         if previous is not None and changes_pool:
             self._leave_pool(agent)
@@ -122,7 +122,7 @@ class Registry:
         was_healthy = agent.healthy
         agent.metadata = metadata
         agent.deployment_id, agent.replica_id = deployment_id, replica_id
-        agent.streams_max = streams_max
+        agent.streams_max, agent.is_original = streams_max, is_original
         agent.process_healthy = True
         agent.last_seen_at = now
         free_slots = self._enter_pool(agent) if changes_pool else self._file(agent)
@@ -141,7 +141,8 @@ class Registry:
         agent = self._agents.get(peer)
         if agent is None:
             return False
-        free_before, was_healthy, process_was_healthy = agent.free_slots, agent.healthy, agent.process_healthy
+        free_before = agent.filed_free_slots
+        was_healthy, process_was_healthy = agent.healthy, agent.process_healthy
         if agent.backend_healthy and not backend_healthy:
             agent.outcomes.backend_failures += 1
         agent.process_healthy, agent.backend_healthy = True, backend_healthy
@@ -161,21 +162,23 @@ class Registry:
         agent = self._agents.get(peer)
         if agent is None:
             return False
-        free_before = agent.free_slots
+        free_before = agent.filed_free_slots
         self._tell_if_freed(agent, free_before, self._take_report(agent, report, now=now))
         return True
 
-    def limit_streams(self, peer: PeerId, streams_max: int | None) -> None:
-        """Bound what may be in flight to an agent, now that its kind is known; no bound for None.
+    def identified(self, peer: PeerId, *, is_original: bool, streams_max: int | None) -> None:
+        """What kind of agent this is, now that it is known, and how much its link bears in flight (None: no bound).
 
-        Source: wire.md §5.7.
+        Source: wire.md §5.7 and §8.7.
         """
         agent = self._agents.get(peer)
-        if agent is None or agent.streams_max == streams_max:
+        if agent is None:
             return
-        free_before = agent.free_slots
-        agent.streams_max = streams_max
-        self._tell_if_freed(agent, free_before, self._file(agent))
+        agent.is_original = is_original
+        if agent.streams_max != streams_max:
+            free_before = agent.filed_free_slots
+            agent.streams_max = streams_max
+            self._tell_if_freed(agent, free_before, self._file(agent))
 
     # What happens to agents
 
@@ -238,7 +241,7 @@ class Registry:
         """
         for agent in tuple(self._agents.values()):
             if agent.load_reported_at is not None and now - agent.load_reported_at > LOAD_FRESH_S:
-                free_before = agent.free_slots
+                free_before = agent.filed_free_slots
                 agent.load, agent.load_reported_at = Load(), None
                 # What the last change set off may have removed the agent.
                 if self._agents.get(agent.peer) is agent:
@@ -264,16 +267,15 @@ class Registry:
 
         Source: configuration.md §6.4, 9; signals.md §4.
         """
-        if self._agents.get(agent.peer) is not agent or agent.free_slots <= 0:
+        if self._agents.get(agent.peer) is not agent or agent.filed_free_slots == 0:
             agent.outcomes.lost_races += 1
             return None
         agent.active_slots += 1
-        self._file(agent)
+        self._pools[agent.model].rank(agent)
         return Slot(agent, self)
 
     def slot_moved(self, agent: Agent, before: Stage, after: Stage) -> None:
         """Book a slot's step; called by `Slot` only."""
-        free_before = agent.free_slots
         if before is Stage.HELD:
             agent.active_slots -= 1
         else:
@@ -281,7 +283,9 @@ class Registry:
         if after is Stage.STREAMING:
             agent.running_streams += 1
         if self._agents.get(agent.peer) is agent:
-            self._tell_if_freed(agent, free_before, self._file(agent))
+            free_before, pool = agent.filed_free_slots, self._pools[agent.model]
+            if pool.rank(agent) > free_before:
+                self._on_change(pool.freed)
 
     # Within
 

@@ -3,15 +3,18 @@
 A request needs two things to be forwarded: a permit, of which the router has a fixed number, and a slot on an agent. It
 takes both together or neither. One that finds no permit stands in the line; one that finds its agents full is parked
 under its model and holds nothing. Both keep the place of their arrival. A thing that comes free is handed at once to
-the first request in that order which can use it, so nobody who arrives later can take it from under a woken one.
-Invariant: while a permit is free the line is empty, and no parked request could be placed that was not asked since
-something last changed for its model. Futures, deadlines and the choice of an agent belong to the rooms.
+the first request in that order which can use it, so nobody who arrives later can take it from under a woken one. Once
+no slot is left nobody else is asked, so what a freed slot costs does not grow with the number that waits. Invariant,
+as long as every change is told: while a permit is free the line is empty, no parked request could be placed, and none
+waits for agents that are gone. Futures, deadlines and the choice of an agent belong to the rooms.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import chain
+from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 from hivenet_router.core.ids import ModelName
@@ -25,7 +28,9 @@ class Placing(Enum):
     PLACED = auto()
     """It took a slot."""
     FULL = auto()
-    """It took none, but a freed slot would help."""
+    """It took none, but a freed slot would help. What is free now may still do for another request."""
+    NONE_LEFT = auto()
+    """As `FULL`, and no agent of its model has a free slot for anybody."""
     NOWHERE = auto()
     """It took none, and waiting in this step would not help."""
 
@@ -101,8 +106,7 @@ class Woken(Generic[R]):
     outcome: Outcome
 
 
-def _number_of(ticket: Ticket[R]) -> int:
-    return ticket.number
+_number_of: Final = attrgetter("number")
 
 
 class WaitingRoom(Generic[R]):
@@ -115,11 +119,12 @@ class WaitingRoom(Generic[R]):
 
     __slots__ = (
         "_arrived",
+        "_changed",
         "_closed",
         "_depth_max",
+        "_freed",
         "_line",
         "_line_max",
-        "_owed",
         "_parked",
         "_permits_free",
         "_place",
@@ -134,7 +139,9 @@ class WaitingRoom(Generic[R]):
         self._depth_max: Final = depth_max
         self._line: list[Ticket[R]] = []
         self._parked: dict[ModelName, list[Ticket[R]]] = {}
-        self._owed: set[ModelName] = set()
+        # Models whose parked requests are still to be asked: for the slots that came free, or each of them in any case.
+        self._freed: set[ModelName] = set()
+        self._changed: set[ModelName] = set()
         self._arrived = 0
         self._closed = False
 
@@ -164,16 +171,22 @@ class WaitingRoom(Generic[R]):
         """
         if self._closed:
             return Closed()
-        if earlier is None:
-            self._arrived += 1
-        ticket = Ticket(self._arrived if earlier is None else earlier, model, request, Stage.DONE)
+        number = earlier
+        if number is None:
+            self._arrived = number = self._arrived + 1
         if self._permits_free == 0:
             if earlier is None and len(self._line) >= self._line_max:
                 return QueueFull()
-            ticket.stage = Stage.IN_LINE
+            ticket = Ticket(number, model, request, Stage.IN_LINE)
             insort(self._line, ticket, key=_number_of)
             return ticket
-        return self._try(ticket) or ticket
+        placing = self._place(request)
+        if placing is Placing.PLACED:
+            return self._take_permit(number)
+        if placing is Placing.NOWHERE:
+            return Nowhere()
+        ticket = Ticket(number, model, request, Stage.DONE)
+        return ticket if self._park(ticket) else Crowded()
 
     def leave(self, ticket: Ticket[R]) -> bool:
         """End a wait from the request's side (deadline, hang-up); False if it had ended already.
@@ -193,15 +206,22 @@ class WaitingRoom(Generic[R]):
         self._permits_free += 1
         return self._hand_out_permits()
 
-    def revisit(self, model: ModelName) -> tuple[Woken[R], ...]:
-        """Ask the parked requests of a model again, in the order of their arrival.
+    def slot_freed(self, model: ModelName) -> tuple[Woken[R], ...]:
+        """Ask the parked requests of a model again, in the order of their arrival, until no slot is left."""
+        if model not in self._parked:
+            return ()
+        self._freed.add(model)
+        return self._hand_out_permits()
 
-        To be called after anything that may place one or end its hope: a freed slot, a registration, a removal, another
+    def revisit(self, model: ModelName) -> tuple[Woken[R], ...]:
+        """Ask every parked request of a model again, in the order of their arrival.
+
+        To be called after anything that may end the hope of one: a registration, a removal, a lost link, another
         health, another policy.
         """
         if model not in self._parked:
             return ()
-        self._owed.add(model)
+        self._changed.add(model)
         return self._hand_out_permits()
 
     def close(self) -> tuple[Woken[R], ...]:
@@ -213,42 +233,51 @@ class WaitingRoom(Generic[R]):
         return tuple(Woken(ticket, Closed()) for ticket in waiting)
 
     def _hand_out_permits(self) -> tuple[Woken[R], ...]:
-        """Ask, in the order of arrival, everybody who waits for a permit or whose model has changed."""
+        """Ask, in the order of arrival, everybody who waits for a permit or is owed another look for a slot."""
+        if not (self._line or self._freed or self._changed):
+            return ()
         woken: list[Woken[R]] = []
         asked = -1
         while self._permits_free > 0:
             ticket = self._next_to_ask(after=asked)
             if ticket is None:
-                self._owed.clear()
+                self._freed.clear()
+                self._changed.clear()
                 break
             asked = ticket.number
-            outcome = self._try(ticket)
+            outcome = self._ask(ticket)
             if outcome is not None:
                 woken.append(Woken(ticket, outcome))
         return tuple(woken)
 
     def _next_to_ask(self, *, after: int) -> Ticket[R] | None:
         """The first in the order of arrival behind `after`, of the line and of the models that are owed a look."""
-        queues = [self._line, *(self._parked[model] for model in self._owed if model in self._parked)]
-        starts = ((queue, bisect_left(queue, after + 1, key=_number_of)) for queue in queues)
-        heads = [queue[start] for queue, start in starts if start < len(queue)]
-        return min(heads, key=_number_of, default=None)
+        first = _first_behind(after, self._line)
+        for model in chain(self._freed, self._changed):
+            ticket = _first_behind(after, self._parked.get(model))
+            if ticket is not None and (first is None or ticket.number < first.number):
+                first = ticket
+        return first
 
-    def _try(self, ticket: Ticket[R]) -> Outcome | None:
-        """Place a request while a permit is free; None if it is parked afterwards."""
-        match self._place(ticket.request):
-            case Placing.PLACED:
-                self._take_out(ticket)
-                self._permits_free -= 1
-                return Placed(Permit(ticket.number))
-            case Placing.NOWHERE:
-                self._take_out(ticket)
-                return Nowhere()
-            case _:
-                if ticket.stage is Stage.PARKED:
-                    return None
-                self._take_out(ticket)
-                return None if self._park(ticket) else Crowded()
+    def _ask(self, ticket: Ticket[R]) -> Outcome | None:
+        """Place a waiting request while a permit is free; None if it is parked afterwards."""
+        placing = self._place(ticket.request)
+        if placing is Placing.PLACED:
+            self._take_out(ticket)
+            return self._take_permit(ticket.number)
+        if placing is Placing.NOWHERE:
+            self._take_out(ticket)
+            return Nowhere()
+        if placing is Placing.NONE_LEFT:
+            self._freed.discard(ticket.model)
+        if ticket.stage is Stage.PARKED:
+            return None
+        self._take_out(ticket)
+        return None if self._park(ticket) else Crowded()
+
+    def _take_permit(self, number: int) -> Placed:
+        self._permits_free -= 1
+        return Placed(Permit(number))
 
     def _park(self, ticket: Ticket[R]) -> bool:
         queue = self._parked.get(ticket.model, [])
@@ -269,3 +298,14 @@ class WaitingRoom(Generic[R]):
             del queue[bisect_left(queue, ticket.number, key=_number_of)]
             if not queue:
                 del self._parked[ticket.model]
+
+
+def _first_behind(number: int, queue: list[Ticket[R]] | None) -> Ticket[R] | None:
+    """The first of a queue with a later number than this."""
+    if not queue:
+        return None
+    # A pass begins at the front, and whom it served is gone from there.
+    if queue[0].number > number:
+        return queue[0]
+    start = bisect_right(queue, number, key=_number_of)
+    return queue[start] if start < len(queue) else None

@@ -153,7 +153,7 @@ class Arrived(Protocol):
 
 
 class Head(Protocol):
-    """The response headers of an attempt."""
+    """The head of an event stream. Of a buffered answer nothing is told before its end."""
 
     @property
     def status(self) -> int:
@@ -163,11 +163,6 @@ class Head(Protocol):
     @property
     def seconds(self) -> float:
         """Time from the attempt's start."""
-        ...
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether an event stream follows."""
         ...
 
 
@@ -182,6 +177,11 @@ class Finished(Protocol):
     @property
     def status(self) -> int:
         """Status of the answer, 0 where there was none."""
+        ...
+
+    @property
+    def head_s(self) -> float:
+        """From the attempt's start to the head of the agent's answer; 0 where the client was given none."""
         ...
 
     @property
@@ -259,7 +259,7 @@ class Exchange(Protocol):
         reply_fields: Sequence[tuple[bytes, bytes]] = (),
         body: bytes | None = None,
     ) -> Finished:
-        """Make one attempt and wait for its end; `on_head` hears when its headers came.
+        """Make one attempt and wait for its end; `on_head` hears when the head of a stream came.
 
         `within_s` bounds the time to the first byte of a stream, or to the end of a buffered answer.
         Raises: AttemptFailed while another attempt can still be made; ClientGone when the exchange was over already.

@@ -13,7 +13,7 @@ from hivenet_router.core.ids import ModelName
 from hivenet_router.names import headers, paths
 from hivenet_router.names.errors import ErrorCode
 from hivenet_router.names.paths import INFERENCE_PATHS, InferencePath
-from hivenet_router.ports import Arrived, ClientGone, Exchange
+from hivenet_router.ports import ClientGone, Exchange
 from hivenet_router.router.refuse import Refusal, refuse
 from hivenet_router.router.stages import Request
 
@@ -50,6 +50,8 @@ class ToNowhere:
 
 Way = ToInference | ToControl | ToPreflight | ToNowhere
 
+_TO_INFERENCE: Final = {path: ToInference(inference) for path, inference in INFERENCE_PATHS.items()}
+
 
 def way_of(method: str, path: str) -> Way:
     """Where a request with this method and path goes; one trailing slash is as good as none."""
@@ -57,9 +59,9 @@ def way_of(method: str, path: str) -> Way:
         return ToPreflight()
     if len(path) > 1 and path.endswith("/"):
         path = path[:-1]
-    inference = INFERENCE_PATHS.get(path)
+    inference = _TO_INFERENCE.get(path)
     if inference is not None:
-        return ToInference(inference) if method == "POST" else ToNowhere(_method_not_allowed(method, path, "POST"))
+        return inference if method == "POST" else ToNowhere(_method_not_allowed(method, path, "POST"))
     route = _control_route(path)
     if route is None:
         return ToNowhere(refuse(ErrorCode.NOT_FOUND, f"there is no {path[:128]!r} here"))
@@ -93,17 +95,19 @@ def read(exchange: Exchange, path: InferencePath, *, request_timeout_s: float, n
     digest = arrived.digest
     if digest is None:
         raise refuse(ErrorCode.REQUEST_INVALID, f"the body cannot be read: {arrived.digest_error or 'it is empty'}")
-    if not digest.model:
+    model = digest.model
+    if not model:
         raise refuse(ErrorCode.REQUEST_INVALID, 'the body must name a model: "model" is missing or empty')
-    if len(digest.model.encode()) > MODEL_NAME_BYTES_MAX:
+    if len(model.encode()) > MODEL_NAME_BYTES_MAX:
         raise refuse(ErrorCode.REQUEST_INVALID, f"the model's name is longer than {MODEL_NAME_BYTES_MAX} bytes")
     deadline = Monotonic(now - arrived.age_s + request_timeout_s)
-    return Request(exchange, path, ModelName(digest.model), _target(path, arrived), deadline)
+    return Request(exchange, path, ModelName(model), _target(path, arrived.query), deadline)
 
 
-def _target(path: InferencePath, arrived: Arrived) -> bytes:
+def _target(path: InferencePath, query: str) -> bytes:
     """Path and query for the backend; a redirect token is nobody's business but a router's."""
-    query = "&".join(part for part in arrived.query.split("&") if part.partition("=")[0] != _REDIRECT_TOKEN)
+    if query:
+        query = "&".join(part for part in query.split("&") if part.partition("=")[0] != _REDIRECT_TOKEN)
     return f"{path.path}?{query}".encode() if query else path.path.encode()
 
 

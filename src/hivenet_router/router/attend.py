@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from hivenet_router.core.agent import ORIGINAL_AGENT_STREAMS_MAX, report_in
+from hivenet_router.core.agent import ORIGINAL_AGENT_STREAMS_MAX, OWN_AGENT_STREAMS_MAX, report_in
 from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.ids import DeploymentId, PeerId, ReplicaId
 from hivenet_router.core.registry import Registry
@@ -25,6 +25,9 @@ log = structlog.get_logger("router")
 
 REGISTER_WITHIN_S: Final = 30.0
 """A peer that has not registered by then is cut off. Source: wire.md §14 no. 28."""
+
+_OWN_AGENT_VERSION_PREFIX: Final = "hivenet-router-py/"
+"""How the identify agent version of our own kind begins; the data plane opens more streams to such a peer only."""
 
 _NOT_FOUND: Final = agent_protocol.text_answer(404, "404 page not found")
 _NOT_ACCEPTABLE: Final = agent_protocol.text_answer(406, "only application/json is served here")
@@ -55,7 +58,7 @@ class AttendingRoom:
         self._clock = clock
         self._recorder = recorder
         self._close_peer = close_peer
-        self._original: dict[PeerId, bool] = {}
+        self._versions: dict[PeerId, str] = {}
         self._unregistered: dict[PeerId, Monotonic] = {}
         self._paths: Final[dict[str, Callable[[PeerId, bytes], Answer]]] = {
             paths.ROUTER_MOUNT + paths.REGISTER: self._register,
@@ -101,6 +104,7 @@ class AttendingRoom:
             DeploymentId(message.deployment_id),
             ReplicaId(message.replica_id),
             streams_max=self._streams_max(peer),
+            is_original=self._is_original(peer),
             now=now,
         )
         self._unregistered.pop(peer, None)
@@ -152,6 +156,9 @@ class AttendingRoom:
         peer = PeerId(peer_id)
         if self._registry.agent(peer) is None:
             self._unregistered.setdefault(peer, self._clock.now())
+        # A new link begins like one to an original agent.
+        self._versions.pop(peer, None)
+        self._tell_kind(peer)
         self._registry.link_up(peer)
         log.debug("peer_up", peer_id=peer, remote=remote, dialed=dialed)
 
@@ -159,16 +166,16 @@ class AttendingRoom:
         """A peer's last connection is gone."""
         peer = PeerId(peer_id)
         self._unregistered.pop(peer, None)
-        self._original.pop(peer, None)
+        self._versions.pop(peer, None)
         self._registry.link_down(peer)
         if self._registry.agent(peer) is not None:
             log.warning("agent_link_lost", peer_id=peer, why=why)
 
     def identified(self, peer_id: str, agent_version: str) -> None:
-        """A peer said what it is: an original agent takes fewer streams at once."""
+        """A peer said what it is: only an agent of our own kind takes many streams at once."""
         peer = PeerId(peer_id)
-        self._original[peer] = agent_version.startswith(ORIGINAL_AGENT_VERSION_PREFIX)
-        self._registry.limit_streams(peer, self._streams_max(peer))
+        self._versions[peer] = agent_version
+        self._tell_kind(peer)
 
     def cut_strangers_off(self) -> None:
         """Close the links of peers that have not registered in time."""
@@ -178,9 +185,16 @@ class AttendingRoom:
             log.warning("peer_cut_off", peer_id=peer, why=f"it did not register within {REGISTER_WITHIN_S:.0f} s")
             self._close_peer(peer)
 
-    def _streams_max(self, peer: PeerId) -> int | None:
+    def _tell_kind(self, peer: PeerId) -> None:
+        self._registry.identified(peer, is_original=self._is_original(peer), streams_max=self._streams_max(peer))
+
+    def _is_original(self, peer: PeerId) -> bool:
         # Until it has said what it is, a peer is treated like an original one.
-        return ORIGINAL_AGENT_STREAMS_MAX if self._original.get(peer, True) else None
+        return self._versions.get(peer, ORIGINAL_AGENT_VERSION_PREFIX).startswith(ORIGINAL_AGENT_VERSION_PREFIX)
+
+    def _streams_max(self, peer: PeerId) -> int:
+        is_own = self._versions.get(peer, "").startswith(_OWN_AGENT_VERSION_PREFIX)
+        return OWN_AGENT_STREAMS_MAX if is_own else ORIGINAL_AGENT_STREAMS_MAX
 
 
 def _protocol_map(method: str, accept: str) -> Answer:

@@ -5,14 +5,11 @@ by the verdict of `core/attempts.py`; bytes and time limits are the data plane's
 Source: configuration.md §6.5; http-api.md §6, §15; decisions.md 2, 4, 11, 23.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from hivenet_router.core.attempts import Busy, Failure, LinkDead, StreamBroken, TimedOut
 from hivenet_router.core.backend_errors import BackendFailure, classify, retry_after_s
-from hivenet_router.core.ids import ModelName
 from hivenet_router.core.refusals import reason
 from hivenet_router.names import headers, paths
 from hivenet_router.names.errors import ErrorCode
@@ -75,40 +72,36 @@ class ForwardRoom:
         Raises: ClientGone when the exchange was over before the client had any of an answer.
         """
         request, agent = admitted.request, placed.agent
-        heads: list[Head] = []
+        is_running = False
 
-        def head_came(head: Head) -> None:
-            heads.append(head)
+        def stream_begins(head: Head) -> None:
+            nonlocal is_running
             if head.status != 200:
                 return
+            is_running = True
             self._recorder.attempt_answered(agent, admitted.caller.tenant)
-            if head.is_stream:
-                running.enter_context(self._counted_stream(request.model))
-                if not self._limits.holds_slot_for_stream:
-                    placed.headers_came()
+            self._recorder.streams(request.model, +1)
+            if not self._limits.holds_slot_for_stream:
+                placed.headers_came()
 
-        with ExitStack() as running:
-            try:
-                finished = await request.exchange.forward(
-                    agent.peer,
-                    request.target,
-                    self._plans[request.path.dialect, agent.streams_max is not None],
-                    within_s=max(0.0, request.deadline - self._clock.now()),
-                    on_head=head_came,
-                )
-            except AttemptFailed as failed:
-                return Failed(self._failure(failed), failed.head_s)
-        if not heads or (finished.outcome in _ENDED_EARLY and finished.first_byte_s == 0):
-            raise ClientGone
-        return Served(finished, heads[-1].seconds)
-
-    @contextmanager
-    def _counted_stream(self, model: ModelName) -> Iterator[None]:
-        self._recorder.streams(model, +1)
         try:
-            yield
+            finished = await request.exchange.forward(
+                agent.peer,
+                request.target,
+                self._plans[request.path.dialect, agent.is_original],
+                within_s=max(0.0, request.deadline - self._clock.now()),
+                on_head=stream_begins,
+            )
+        except AttemptFailed as failed:
+            return Failed(self._failure(failed), failed.head_s)
         finally:
-            self._recorder.streams(model, -1)
+            if is_running:
+                self._recorder.streams(request.model, -1)
+        if finished.head_s == 0 or (finished.outcome in _ENDED_EARLY and finished.first_byte_s == 0):
+            raise ClientGone
+        if not is_running:
+            self._recorder.attempt_answered(agent, admitted.caller.tenant)
+        return Served(finished, finished.head_s)
 
     def _failure(self, failed: AttemptFailed) -> Failure:
         match failed.kind:

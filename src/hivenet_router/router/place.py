@@ -20,7 +20,6 @@ from hivenet_router.core.ids import ModelName
 from hivenet_router.core.policy import (
     BUILT_IN_STEP,
     RETRY_AFTER_NO_CAPACITY_S,
-    Chosen,
     Hurdle,
     NoCandidate,
     PolicyStep,
@@ -172,11 +171,16 @@ class PlacingRoom:
         # Who comes later stands behind those outside; who was in the line before does not.
         outcome = QueueFull() if self._outside and earlier is None else self._arrive(asking, earlier)
         if outcome is None or isinstance(outcome, QueueFull):
-            outcome = await self._wait(request.exchange, asking)
+            outcome = await self._wait_for_outcome(request.exchange, asking)
         return self._placed(asking, outcome)
 
+    def slot_freed(self, model: ModelName) -> None:
+        """A slot of a model came free: ask those who wait for it until no slot is left."""
+        if self._waiting:
+            self._wake(self._room.slot_freed(model))
+
     def revisit(self, model: ModelName) -> None:
-        """Something changed for a model: ask those who wait for it."""
+        """Something else changed for a model: ask everybody who waits for it, since it may end their hope."""
         if self._waiting:
             self._wake(self._room.revisit(model))
 
@@ -193,18 +197,35 @@ class PlacingRoom:
         asking.attempts = asking.attempts.after_wait()
         return None
 
+    async def _wait_for_outcome(self, exchange: Exchange, asking: _Asking) -> Outcome:
+        """Wait until there is a place, or none to hope for."""
+        began, outcome = self._clock.now(), None
+        while outcome is None or isinstance(outcome, QueueFull):
+            outcome = await self._wait(exchange, asking)
+            # Since it was told that there is no agent, one may have come back.
+            if isinstance(outcome, Nowhere) and self._why_nowhere(asking) is None:
+                outcome = self._ask_again(asking)
+        if isinstance(outcome, PlacedNow) and asking.was_parked:
+            self._recorder.waited(asking.model, self._clock.now() - began)
+        return outcome
+
+    def _ask_again(self, asking: _Asking) -> Outcome | None:
+        """What comes of asking once more, at the place that it had."""
+        if self._clock.now() >= asking.deadline:
+            raise Refusal(_TOO_LATE)
+        return self._arrive(asking, None if asking.ticket is None else asking.ticket.number)
+
     async def _wait(self, exchange: Exchange, asking: _Asking) -> Outcome:
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[Outcome] = loop.create_future()
         asking.woken = woken
-        began = self._clock.now()
         until = asking.deadline
         if asking.ticket is None:
             self._outside.append(asking)
-            until = min(until, Monotonic(began + self._enqueue_timeout_s))
+            until = min(until, Monotonic(self._clock.now() + self._enqueue_timeout_s))
         # An agent may be full of what others sent it; then nothing that happens here tells when it has room again.
         if asking.was_turned_away:
-            loop.call_later(_FULL_FOR_S, self.revisit, asking.model)
+            loop.call_later(_FULL_FOR_S, self.slot_freed, asking.model)
         self._count_waiting(+1, asking.model)
         try:
             async with asyncio.timeout_at(until) as asking.limit:
@@ -217,10 +238,7 @@ class PlacingRoom:
             raise
         finally:
             self._count_waiting(-1, asking.model)
-        outcome = woken.result()
-        if isinstance(outcome, PlacedNow) and asking.was_parked:
-            self._recorder.waited(asking.model, self._clock.now() - began)
-        return outcome
+        return woken.result()
 
     def _withdraw(self, asking: _Asking, woken: "asyncio.Future[Outcome]") -> None:
         """End a wait from the request's side. A place that was given in the same moment is handed on."""
@@ -252,45 +270,46 @@ class PlacingRoom:
                 _resolve(asking, outcome)
 
     def _placed(self, asking: _Asking, outcome: Outcome) -> Placed:
+        if isinstance(outcome, PlacedNow):
+            return Placed(self._slot_of(asking), asking.attempts, outcome.permit, self._give_back)
+        raise self._refusal(asking, outcome)
+
+    def _refusal(self, asking: _Asking, outcome: Nowhere | Crowded | QueueFull | Closed) -> Refusal:
         match outcome:
-            case PlacedNow(permit):
-                return Placed(self._slot_of(asking), asking.attempts, permit, self._give_back)
             case Nowhere():
-                why, emptied_by = self._why_nowhere(asking)
-                raise Refusal(asking.attempts.final(why), exhausted_by=emptied_by)
+                none = self._why_nowhere(asking)
+                # Invariant: it was asked, or this was looked into, in this very step, and nothing has changed since.
+                assert none is not None
+                why = refusal_for(none, asking.model, asking.capability)
+                return Refusal(asking.attempts.final(why), exhausted_by=_named(none.emptied_by))
             case Crowded():
-                raise Refusal(asking.attempts.final(_crowded(asking.model)), exhausted_by=_named(Hurdle.CAPACITY))
+                return Refusal(asking.attempts.final(_crowded(asking.model)), exhausted_by=_named(Hurdle.CAPACITY))
             case QueueFull():
-                raise Refusal(_QUEUE_FULL)
+                return Refusal(_QUEUE_FULL)
             case Closed():
-                raise Refusal(asking.attempts.final(_STOPPING))
+                return Refusal(asking.attempts.final(_STOPPING))
 
     def _try_place(self, asking: _Asking) -> Placing:
-        attempts, now = asking.attempts, self._clock.now()
-        # Invariant: no await between the choice and the take; another request could take the last slot.
-        while True:
-            pool = self._registry.pool(asking.model)
-            agent = choose(asking.step, pool, asking.capability, attempts.failed, attempts.busy, now=now)
-            if agent is None:
-                if not may_wait(asking.step, pool, asking.capability, attempts.failed, attempts.busy):
-                    return Placing.NOWHERE
-                if not asking.was_parked:
-                    asking.was_parked = True
-                    self._untold.add(asking.model)
-                return Placing.FULL
-            asking.slot = self._registry.take_slot(agent)
-            if asking.slot is not None:
-                return Placing.PLACED
-
-    def _why_nowhere(self, asking: _Asking) -> tuple[RefusalReason, str]:
-        """What the client is told, and which test of the step left no agent."""
         attempts, pool = asking.attempts, self._registry.pool(asking.model)
-        now = self._clock.now()
-        match evaluate(asking.step, pool, asking.capability, attempts.failed, attempts.busy, now=now):
-            case Chosen():
-                return _JUST_BACK, "nothing any more: an agent has come back"
-            case NoCandidate() as none:
-                return refusal_for(none, asking.model, asking.capability), _named(none.emptied_by)
+        if pool is not None and pool.with_free_slot:
+            now = self._clock.now()
+            # Invariant: no await between the choice and the take; another request could take the last slot.
+            while agent := choose(asking.step, pool, asking.capability, attempts.failed, attempts.busy, now=now):
+                asking.slot = self._registry.take_slot(agent)
+                if asking.slot is not None:
+                    return Placing.PLACED
+        if not may_wait(asking.step, pool, asking.capability, attempts.failed, attempts.busy):
+            return Placing.NOWHERE
+        if not asking.was_parked:
+            asking.was_parked = True
+            self._untold.add(asking.model)
+        return Placing.FULL if pool is not None and pool.with_free_slot else Placing.NONE_LEFT
+
+    def _why_nowhere(self, asking: _Asking) -> NoCandidate | None:
+        """At which tests of its step the agents fail; None where one can take the request, or is worth a wait."""
+        attempts, pool, now = asking.attempts, self._registry.pool(asking.model), self._clock.now()
+        found = evaluate(asking.step, pool, asking.capability, attempts.failed, attempts.busy, now=now)
+        return found if isinstance(found, NoCandidate) and not found.may_wait else None
 
     def _slot_of(self, asking: _Asking) -> Slot:
         # Invariant: the waiting room says "placed" only after `_try_place` took a slot.
@@ -298,7 +317,9 @@ class PlacingRoom:
         return asking.slot
 
     def _give_back(self, permit: Permit) -> None:
-        self._wake(self._room.give_back(permit))
+        woken = self._room.give_back(permit)
+        if self._waiting:
+            self._wake(woken)
 
     def _wake(self, woken: Iterable[Woken[_Asking]]) -> None:
         for wake in woken:
@@ -334,8 +355,6 @@ def _crowded(model: ModelName) -> RefusalReason:
     return reason(ErrorCode.NO_CAPACITY, text, retry_after_s=RETRY_AFTER_NO_CAPACITY_S)
 
 
-# An agent has come back since it was asked for; the client may ask again at once.
-_JUST_BACK: Final = reason(ErrorCode.NO_AGENTS_AVAILABLE, "no agent was available; try again", retry_after_s=1.0)
 _TOO_LATE: Final = reason(ErrorCode.REQUEST_TIMEOUT, "no agent was free within the request's time limit")
 _QUEUE_FULL: Final = reason(
     ErrorCode.QUEUE_FULL, "this router has as many requests waiting as it takes; try again shortly", retry_after_s=1.0

@@ -238,7 +238,7 @@ class Router:
         self.recorder.registry_changed(change)
         match change:
             case CapacityFreed(model):
-                self.placing.revisit(model)
+                self.placing.slot_freed(model)
             case Registered(agent) | Removed(agent) | LinkLost(agent) | LinkReturned(agent) | HealthChanged(agent):
                 self.placing.revisit(agent.model)
         if (

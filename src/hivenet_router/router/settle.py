@@ -76,26 +76,28 @@ class SettlingRoom:
     def settle(self, visit: Visit, age_s: float) -> int:
         """Book how this request ended, `age_s` seconds after it arrived; the status it is counted with."""
         outcome, status = _outcome_of(visit)
-        finished = visit.served.finished if visit.served is not None else None
-        usage = finished.usage if finished is not None else None
-        input_tokens = (usage.prompt_tokens or 0) if usage is not None else 0
-        output_tokens = (usage.completion_tokens or 0) if usage is not None else 0
-        if visit.served is not None and visit.agent is not None:
-            self._settle_agent(visit.agent, visit.served, outcome, input_tokens, output_tokens)
-        if visit.refusal is not None and visit.refusal.exhausted_by is not None:
-            self._settle_exhausted(visit, visit.refusal, visit.refusal.exhausted_by)
+        agent, served, refusal = visit.agent, visit.served, visit.refusal
+        first_byte_s, input_tokens, output_tokens = 0.0, 0, 0
+        if served is not None:
+            first_byte_s, usage = served.finished.first_byte_s, served.finished.usage
+            if usage is not None:
+                input_tokens, output_tokens = usage.prompt_tokens or 0, usage.completion_tokens or 0
+            if agent is not None:
+                self._settle_agent(agent, served, outcome, input_tokens, output_tokens)
+        if refusal is not None and refusal.exhausted_by is not None:
+            self._settle_exhausted(visit, refusal, refusal.exhausted_by)
         self._recorder.request_ended(
             RequestEnd(
                 model=visit.model,
                 outcome=outcome,
                 status=status,
-                agent=visit.agent if visit.served is not None else None,
+                agent=agent if served is not None else None,
                 tenant=visit.tenant,
-                first_byte_s=finished.first_byte_s if finished is not None else 0.0,
+                first_byte_s=first_byte_s,
                 duration_s=age_s,
                 input_tokens=input_tokens,
                 output_tokens=output_tokens,
-                was_routed=visit.agent is not None,
+                was_routed=agent is not None,
             )
         )
         return status

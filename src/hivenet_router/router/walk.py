@@ -6,6 +6,7 @@ and it has been settled, once.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import structlog
 
@@ -72,7 +73,7 @@ async def _serve(admitted: Admitted, visit: Visit, house: House) -> Served:
 
     Raises: Refusal when nobody can, or the last thing said is final; ClientGone.
     """
-    attempts, number = Attempts(tries_max=house.tries_per_step_max), None
+    attempts, number = _whole_budget(house.tries_per_step_max), None
     while True:
         with await house.placing.place(admitted, attempts, earlier=number) as placed:
             attempts, number, visit.agent = placed.attempts, placed.number, placed.agent
@@ -82,6 +83,11 @@ async def _serve(admitted: Admitted, visit: Visit, house: House) -> Served:
             # Before the slot is free again, so that whoever is woken by it knows how the agent did.
             house.settling.attempt_failed(placed.agent, visit.tenant, result)
         attempts = _next(attempts, result, placed.agent)
+
+
+@lru_cache(maxsize=1)
+def _whole_budget(tries_max: int) -> Attempts:
+    return Attempts(tries_max=tries_max)
 
 
 def _next(attempts: Attempts, failed: Failed, agent: Agent) -> Attempts:

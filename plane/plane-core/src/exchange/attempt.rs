@@ -28,7 +28,11 @@ const FAILURE_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Time for that body: the status is known, and the verdict waits for no more.
 const FAILURE_BODY_WITHIN: Duration = Duration::from_secs(2);
 
-pub(super) async fn attempt(told: &Told<'_>, forward: &Forward) -> Result<Success, Box<Failure>> {
+/// The answer, and the seconds to its head.
+pub(super) async fn attempt(
+    told: &Told<'_>,
+    forward: &Forward,
+) -> Result<(Success, f64), Box<Failure>> {
     let mut attempt = Attempt {
         told,
         forward,
@@ -42,11 +46,14 @@ pub(super) async fn attempt(told: &Told<'_>, forward: &Forward) -> Result<Succes
             "no answer within the time allowed",
         )),
     };
-    result.map_err(|mut failure| {
-        failure.head_s = attempt.head_s;
-        failure.is_link_down = told.context.lanes.is_link_down(&forward.target);
-        failure
-    })
+    match result {
+        Ok(success) => Ok((success, attempt.head_s)),
+        Err(mut failure) => {
+            failure.head_s = attempt.head_s;
+            failure.is_link_down = told.context.lanes.is_link_down(&forward.target);
+            Err(failure)
+        }
+    }
 }
 
 struct Attempt<'a> {
@@ -75,14 +82,14 @@ impl Attempt<'_> {
         drop(request);
         self.head_s = self.begun.elapsed().as_secs_f64();
         let (status, is_stream) = (answer.head.status, answer.head.is_event_stream());
+        // Only a stream's slot ends at its head; of a buffered answer the end tells all.
         told.context
             .events
-            .push_if(told.is_announced, || Event::Head {
+            .push_if(told.is_announced && is_stream, || Event::Head {
                 handle: told.arrival.handle,
                 attempt: forward.attempt,
                 status,
                 seconds: self.head_s,
-                is_stream,
             });
         if status != 200 && !forward.spec.relay_any_status {
             return Err(refused(answer).await);

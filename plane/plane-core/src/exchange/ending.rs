@@ -39,6 +39,9 @@ pub struct Finished {
     pub outcome: Outcome,
     pub status: u16,
     pub attempt: u32,
+    /// Seconds from the attempt's start to the head of the answer that the client was given; 0
+    /// where a command made it.
+    pub head_s: f64,
     /// Body bytes and pieces of the answer.
     pub bytes: u64,
     pub chunks: u64,
@@ -62,6 +65,7 @@ pub struct Ending {
     pub(crate) is_announced: bool,
     pub(crate) status: u16,
     pub(crate) attempt: u32,
+    pub(crate) head_s: f64,
     outcome: Option<Outcome>,
     bytes: u64,
     chunks: u64,
@@ -78,6 +82,7 @@ impl Ending {
             is_announced: false,
             status: 0,
             attempt: 0,
+            head_s: 0.0,
             outcome: None,
             bytes: 0,
             chunks: 0,
@@ -139,6 +144,7 @@ impl Drop for Ending {
             outcome: self.outcome.unwrap_or(Outcome::ClientLeft),
             status: self.status,
             attempt: self.attempt,
+            head_s: self.head_s,
             bytes: self.bytes,
             chunks: self.chunks,
             usage: self.usage,

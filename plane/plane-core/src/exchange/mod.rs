@@ -127,6 +127,10 @@ async fn follow(told: &mut Told<'_>, forward: Box<Forward>, ending: &mut Ending)
         result = attempt::attempt(told, &forward) => result,
         command = next_command(arrival) => return Followed::Next(command),
     };
+    let result = result.map(|(success, head_s)| {
+        ending.head_s = head_s;
+        success
+    });
     match result {
         Ok(Success::Stream(body, head)) => {
             let status = head.status;

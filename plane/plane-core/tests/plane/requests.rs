@@ -27,7 +27,8 @@ async fn a_unary_answer_goes_through_and_is_told_in_order() {
     let answer = client.answer().await;
     assert_eq!((answer.status, answer.text()), (200, "hello"));
     let (names, finished) = bench.finished(&arrival).await;
-    assert_eq!(names, ["head"]);
+    assert!(names.is_empty(), "{names:?}");
+    assert!(finished.head_s > 0.0);
     assert_eq!(
         (finished.outcome, finished.status, finished.bytes),
         (Outcome::Answered, 200, 5)
@@ -51,7 +52,6 @@ async fn a_judged_answer_waits_for_its_release() {
         arrival
             .mailbox
             .post(forward_with(&target, |_, spec| spec.judge = true));
-        assert!(matches!(bench.told().await, Event::Head { .. }));
         let Event::Answered { whole, .. } = bench.told().await else {
             panic!("no answer")
         };

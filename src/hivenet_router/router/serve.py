@@ -67,18 +67,19 @@ _LAST_WORDS_WITHIN_S: Final = 1.0
 _NO_LIMIT: Final = 0
 
 
+class _Over(Exception):
+    """Ends the tasks of a block that has come to its end."""
+
+
 class Tasks:
     """Owns every task of the router: one that fails ends them all, and they end with the block."""
 
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
-        self._running: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Run this until it ends or the block does."""
-        task = self._group.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._group.create_task(work)
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -87,9 +88,14 @@ class Tasks:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for task in self._running:
-            task.cancel()
-        await self._group.__aexit__(kind, error, trace)
+        if error is not None:
+            await self._group.__aexit__(kind, error, trace)
+            return
+        # A group waits for its tasks, unless its block fails: then it cancels them.
+        try:
+            await self._group.__aexit__(_Over, _Over(), None)
+        except* _Over:
+            pass
 
 
 @dataclass(frozen=True, slots=True)

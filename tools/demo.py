@@ -146,7 +146,9 @@ def say(text: str = "", end: str = "\n") -> None:
 
 def demo(folder: Path, programs: list[Program], *, once: bool) -> None:
     """Start all, chat once, and stay until Ctrl-C unless `once`."""
-    (folder / "secret.txt").write_text(secrets.token_hex(32))
+    secret = folder / "secret.txt"
+    secret.touch(mode=0o600)
+    secret.write_text(secrets.token_hex(32))
     simulator = Program("simulator", [str(BIN / "hivenet-sim"), "--listen", "127.0.0.1:0", "--model", MODEL], folder)
     router = Program(
         "router",

@@ -26,29 +26,62 @@ need_python() {
         fail "Python >= 3.11 is needed and '$PYTHON' is $("$PYTHON" -V 2>&1); set PYTHON=/path/to/a/newer/python3"
     "$PYTHON" -c 'import ensurepip, venv' >/dev/null 2>&1 && return
     is_debian_root && install_with_apt python3-venv && return
-    fail "Python's venv module is needed; on Debian and Ubuntu: apt-get install python3-venv"
+    fail "Python's venv module is needed; on Debian and Ubuntu: ${SUDO}apt-get install python3-venv"
 }
 
 need_compiler() {
     command -v cc >/dev/null 2>&1 && return
     is_debian_root && install_with_apt gcc libc6-dev && return
-    fail "a C compiler is needed; on Debian and Ubuntu: apt-get install gcc libc6-dev; on macOS: xcode-select --install"
+    fail "a C compiler is needed; on Debian and Ubuntu: ${SUDO}apt-get install gcc libc6-dev; on macOS: xcode-select --install"
+}
+
+has_rust() { command -v cargo >/dev/null 2>&1 && command -v rustc >/dev/null 2>&1; }
+
+rust_version() { rustc --version 2>/dev/null | cut -d ' ' -f 2; }
+
+is_rust_new() { has_rust && version=$(rust_version) && [ -n "$version" ] && at_least "$version" "$RUST_MIN"; }
+
+apt_has_rust() { # whether apt's rustc-web is new enough
+    command -v apt-cache >/dev/null 2>&1 || return 1
+    candidate=$(apt-cache policy rustc-web 2>/dev/null | sed -n 's/^ *Candidate: *//p')
+    case $candidate in
+        '' | '(none)') return 1 ;;
+    esac
+    at_least "${candidate%%[+~-]*}" "$RUST_MIN"
+}
+
+rust_command() { # what gets or updates Rust on this system
+    if command -v rustup >/dev/null 2>&1; then
+        echo "rustup update stable && rustup default stable"
+    elif [ "$(uname -s)" = Darwin ] && command -v brew >/dev/null 2>&1; then
+        if has_rust; then echo "brew upgrade rust"; else echo "brew install rust"; fi
+    elif apt_has_rust; then
+        echo "${SUDO}apt-get install rustc-web cargo-web"
+    else
+        echo "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh  (see https://rustup.rs), then open a new shell"
+    fi
 }
 
 need_rust() {
-    if ! command -v cargo >/dev/null 2>&1; then
-        if is_debian_root && apt-cache show rustc-web >/dev/null 2>&1; then
+    is_rust_new && return
+    if is_debian_root && ! command -v rustup >/dev/null 2>&1; then
+        apt_has_rust || apt-get update -q >/dev/null 2>&1
+        if apt_has_rust; then
             install_with_apt rustc-web cargo-web
-        elif is_debian_root && apt-get update -q >/dev/null 2>&1 && apt-cache show rustc-web >/dev/null 2>&1; then
-            install_with_apt rustc-web cargo-web
-        else
-            fail "Rust >= 1.88 is needed; install it with rustup (https://rustup.rs), on macOS with: brew install rust"
+            hash -r
+            is_rust_new && return
         fi
     fi
-    version=$(rustc --version | cut -d ' ' -f 2)
-    at_least "$version" 1.88 || fail "Rust >= 1.88 is needed and this is $version; update it with: rustup update"
+    for tool in rustc cargo; do
+        command -v "$tool" >/dev/null 2>&1 || fail "Rust >= $RUST_MIN is needed and there is no $tool; get it with: $(rust_command)"
+    done
+    version=$(rust_version)
+    fail "Rust >= $RUST_MIN is needed and $(command -v rustc) is ${version:-without a toolchain}; get a newer one with: $(rust_command)"
 }
 
+RUST_MIN=1.88
+SUDO=
+[ "$(id -u)" = 0 ] || SUDO='sudo '
 PYTHON=${PYTHON:-python3}
 need_python
 need_compiler

@@ -51,6 +51,7 @@ _Outcome: TypeAlias = Literal[
     "stream_idle",
     "stream_overtime",
     "stream_aborted",
+    "link_lost",
 ]
 
 @final
@@ -82,11 +83,11 @@ class ForwardSpec:
         relay_any_status: bool = False,
         meter: bool = True,
         needs_end_mark: bool = False,
-        break_events: tuple[bytes, bytes, bytes, bytes] | None = None,
+        break_events: tuple[bytes, bytes, bytes, bytes, bytes] | None = None,
     ) -> ForwardSpec:
         """`idle_s` bounds the silence inside a stream, `total_s` a whole stream. With `judge` a buffered answer waits
         for `release`. `needs_end_mark`: an event stream that ends without its dialect's end mark counts as broken.
-        `break_events` are sent where a stream breaks off: backend lost, idle, overtime, aborted.
+        `break_events` are sent where a stream breaks off: backend lost, idle, overtime, aborted, link lost.
         `set_fields` replace the client's, `default_fields` stand in where the client's are absent or dropped. Here and
         in all other lists, fields that frame a body or name the hop (`Content-Length`, `Connection`, ...) are ignored.
 

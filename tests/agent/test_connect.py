@@ -231,10 +231,46 @@ async def test_a_session_that_begins_anew_asks_the_engine_for_its_model_again() 
     assert (one.metadata[0].model, one.metadata[-1].model) == ("old", "new")
 
 
-async def test_a_model_the_operator_chose_is_never_looked_up() -> None:
+async def test_a_model_the_operator_chose_is_announced_whatever_the_engine_lists_now_or_later() -> None:
     one = router()
     engine = FakeEngine("other")
     async with agent_of({A: one}, engine=engine, model="mine"):
         await asyncio.sleep(1)
-    assert one.metadata[0].model == "mine"
-    assert not engine.times_of("/v1/models")
+        engine.models = ["third"]
+        await asyncio.sleep(60)
+    assert [each.model for each in one.metadata] == ["mine"]
+    assert engine.times_of("/v1/models") == [0.0]
+
+
+async def test_another_model_is_registered_over_the_same_link_within_three_probes_of_a_restart() -> None:
+    one, two = router(1), router(2)
+    engine = FakeEngine("old")
+    with capture_logs() as lines:
+        async with agent_of({A: one, B: two}, engine=engine):
+            await asyncio.sleep(21)
+            engine.status = 500
+            await asyncio.sleep(2)
+            engine.models, engine.status = ["new"], 200
+            await asyncio.sleep(60)
+    for each in (one, two):
+        assert [metadata.model for metadata in each.metadata] == ["old", "new"]
+        assert [at for at, _ in each.registrations] == [0.0, 24.0]
+        assert (len(each.dials), each.closes) == (1, 1)
+        assert each.heartbeats[-1][1].session_token == "token-2"
+    told = [line["model"] for line in lines if line["event"] == "registered" and line["router"] == A]
+    assert told == ["old", "new"]
+    assert sum(line["event"] == "model_changed" for line in lines) == 1
+
+
+async def test_a_router_that_refuses_the_other_model_is_asked_again_after_a_while() -> None:
+    one = router()
+    engine = FakeEngine("old")
+    async with agent_of({A: one}, engine=engine):
+        await asyncio.sleep(1)
+        one.answers[REGISTER] = Reply(503, b"busy\n")
+        engine.models = ["new"]
+        await asyncio.sleep(40)
+        one.answers.clear()
+        await asyncio.sleep(30)
+    assert gaps([at for at, _ in one.registrations]) == [30.0, 30.0]
+    assert one.closes == 1

@@ -41,13 +41,19 @@ def healthy(reports: Reports) -> bool:
     return decode_heartbeat(reports.heartbeat("t")).backend_healthy
 
 
-async def test_a_ready_backend_is_probed_at_the_interval_and_one_that_is_down_every_five_seconds() -> None:
+async def test_a_backend_is_probed_every_five_seconds_until_first_ready_and_at_the_interval_ever_after() -> None:
+    """Source: wire.md §11, signals.md §1.5."""
     engine = FakeEngine()
-    async with watch_of(engine):
-        await asyncio.sleep(3)
+    engine.ready_at = 7.0
+    async with watch_of(engine) as (watch, _):
+        await asyncio.sleep(13)
         engine.status = 500
-        await asyncio.sleep(21)
-    assert engine.times_of("/health") == [0.0, 2.0, 4.0, 6.0, 8.0, 13.0, 18.0, 23.0]
+        await asyncio.sleep(8)
+        assert not watch.is_ready
+        engine.status = 200
+        await asyncio.sleep(2)
+        assert watch.is_ready
+    assert engine.times_of("/health") == [0.0, 5.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0]
 
 
 async def test_three_failures_in_a_row_are_needed_and_one_success_is_enough() -> None:
@@ -126,7 +132,7 @@ async def test_sessions_that_begin_together_share_one_look_at_the_models() -> No
     async with watch_of(engine) as (watch, _):
         await asyncio.sleep(100)
         assert set(await asyncio.gather(watch.ready_model(), watch.ready_model())) == {"m"}
-    assert engine.times_of("/v1/models") == [0.0, 100.0]
+    assert engine.times_of("/v1/models") == [0.0, 30.0, 60.0, 90.0, 100.0]
 
 
 async def test_a_list_that_fails_later_makes_a_new_session_wait_for_it() -> None:
@@ -138,3 +144,83 @@ async def test_a_list_that_fails_later_makes_a_new_session_wait_for_it() -> None
         await asyncio.sleep(4)
         engine.models = ["new"]
         assert await waiting == "new"
+
+
+async def test_an_engine_that_comes_back_with_another_model_is_noticed_after_one_failed_probe() -> None:
+    engine = FakeEngine("old")
+    with capture_logs() as lines:
+        async with watch_of(engine) as (watch, reports):
+            await asyncio.sleep(1)
+            engine.status = 500
+            await asyncio.sleep(2)
+            engine.models, engine.status = ["new"], 200
+            await asyncio.sleep(2)
+            assert watch.model == "new"
+            assert healthy(reports)
+    assert {"event": "model_changed", "log_level": "warning", "old": "old", "new": "new"} in lines
+
+
+async def test_an_engine_that_changes_its_model_unseen_is_noticed_within_half_a_minute() -> None:
+    engine = FakeEngine("old")
+    async with watch_of(engine) as (watch, _):
+        await asyncio.sleep(1)
+        engine.models = ["new"]
+        async with asyncio.timeout(30):
+            await watch.until_other_than("old")
+        assert watch.model == "new"
+
+
+async def test_the_line_of_readiness_names_the_model_of_now() -> None:
+    engine = FakeEngine("old")
+    with capture_logs() as lines:
+        async with watch_of(engine):
+            await asyncio.sleep(1)
+            engine.status = 500
+            await asyncio.sleep(8)
+            engine.models, engine.status = ["new"], 200
+            await asyncio.sleep(3)
+    assert [line["model"] for line in lines if line["event"] == "backend_ready"] == ["old", "new"]
+
+
+async def test_a_list_that_cannot_be_read_after_a_restart_is_asked_for_with_each_probe() -> None:
+    engine = FakeEngine("old")
+    async with watch_of(engine) as (watch, _):
+        await asyncio.sleep(1)
+        engine.status = 500
+        await asyncio.sleep(2)
+        engine.models, engine.status = [], 200
+        await asyncio.sleep(4)
+        assert (watch.is_ready, watch.model) == (True, "old")
+        engine.models = ["new"]
+        await asyncio.sleep(2)
+        assert watch.model == "new"
+
+
+@pytest.mark.parametrize("kind", [Engine.VLLM, Engine.SGLANG, Engine.LLAMACPP])
+async def test_a_chosen_model_that_the_engine_does_not_list_is_warned_of_once(kind: Engine) -> None:
+    engine = FakeEngine("a", "b")
+    with capture_logs() as lines:
+        async with watch_of(engine, kind=kind, model="mine") as (watch, _):
+            await asyncio.sleep(1)
+            assert await watch.ready_model() == "mine"
+            engine.status = 500
+            await asyncio.sleep(8)
+            engine.status = 200
+            await asyncio.sleep(40)
+    (told,) = [line for line in lines if line["event"] == "model_not_listed"]
+    assert (told["model"], told["listed"], told["log_level"]) == ("mine", "a, b", "warning")
+
+
+@pytest.mark.parametrize(("kind", "model"), [(Engine.VLLM, "b"), (Engine.INFINITY, "mine"), (Engine.CUSTOM, "mine")])
+async def test_a_chosen_model_is_not_remarked_on_where_it_is_listed_or_no_list_binds(kind: Engine, model: str) -> None:
+    with capture_logs() as lines:
+        async with watch_of(FakeEngine("a", "b"), kind=kind, model=model, health_path="/health"):
+            await asyncio.sleep(1)
+    assert [line["event"] for line in lines] == ["backend_ready"]
+
+
+def test_ollama_knows_a_model_with_and_without_its_default_tag() -> None:
+    assert FACES[Engine.OLLAMA].serves_only_listed
+    assert FACES[Engine.OLLAMA].plain("llama3:latest") in FACES[Engine.OLLAMA].models_in(
+        b'{"models":[{"name":"llama3:latest"}]}'
+    )

@@ -35,6 +35,10 @@ def test_help_tells_all_about_every_option(option: Option) -> None:
     assert (LATER_NOTE in text) is option.later
 
 
+def test_no_default_speaks_of_one_of_many() -> None:
+    assert not any(re.search(r"default 1 \w", entry(option)) for option in OPTIONS)
+
+
 def test_help_lines_fit_a_terminal() -> None:
     for program in Program:
         assert max(map(len, help_text(program).splitlines())) <= 100

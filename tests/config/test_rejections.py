@@ -71,6 +71,8 @@ def test_a_router_refuses_a_value_it_cannot_use(argv: tuple[str, ...], code: int
         (("--capacity", "4294967297"), 1, "from 1 to 2147483647"),
         (("--backend-url", "localhost:8000"), 1, "must be the base URL"),
         (("--health-url", "/health"), 1, "must be an absolute URL"),
+        (("--backend-url", "https://h:8000"), 1, '--backend-url "https://h:8000" (command line) must be http://'),
+        (("--engine", "custom", "--model", "m", "--health-url", "HTTPS://h/x"), 1, "use http://"),
         (("--engine", "custom", "--health-url", "http://h/"), 1, "--model must be given with --engine custom"),
         (("--engine", "custom", "--model", "m"), 1, "--health-url must be given with --engine custom"),
         (("--engine", "ollama", "--capability", "reranker"), 1, "cannot rerank"),
@@ -287,3 +289,9 @@ def test_a_router_starts_without_the_permission_for_an_open_admin_api() -> None:
 
 def test_a_bad_boolean_variable_is_refused_instead_of_taken_as_false() -> None:
     assert refused(router(env={"HIVENET_ROUTER_ALLOW_INSECURE_ADMIN": "yes"})).code == 1
+
+
+def test_a_backend_behind_tls_is_told_with_all_else_and_by_a_check() -> None:
+    exit_ = refused(agent("--check-config", "--capacity=0", env={"HIVENET_AGENT_BACKEND_URL": "https://h"}))
+    assert [mistake.name for mistake in exit_.mistakes] == ["--capacity", "HIVENET_AGENT_BACKEND_URL"]
+    assert exit_.code == 1

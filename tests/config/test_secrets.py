@@ -17,6 +17,7 @@ Write = Callable[[bytes], str]
 def write(tmp_path: Path) -> Write:
     def write_file(content: bytes) -> str:
         path = tmp_path / "secret.txt"
+        path.touch(mode=0o600)
         path.write_bytes(content)
         return str(path)
 
@@ -105,6 +106,16 @@ def test_the_previous_secret_is_optional_and_checked_alike(write: Write) -> None
 def test_a_previous_secret_equal_to_the_current_one_is_told() -> None:
     warnings = good_router(env={"HIVENET_ROUTER_JWT_SECRET_PREVIOUS": SECRET}).warnings
     assert any("holds the current secret" in warning for warning in warnings)
+
+
+@pytest.mark.parametrize(("mode", "is_told"), [(0o644, True), (0o604, True), (0o640, False), (0o600, False)])
+def test_a_secret_file_that_others_can_read_is_warned_of(write: Write, mode: int, is_told: bool) -> None:
+    path = write(b"s" * 32)
+    Path(path).chmod(mode)
+    for settings in (good_router("--jwt-secret-file", path), good_agent("--jwt-secret-file", path)):
+        told = [warning for warning in settings.warnings if "--jwt-secret-file: other users" in warning]
+        assert bool(told) is is_told
+        assert all(path in warning for warning in told)
 
 
 def test_an_unreadable_file_is_named_once(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -356,3 +357,15 @@ def test_the_fake_agrees_with_the_real_one() -> None:
     assert len(fake.http_ends) == total("http_server_request_duration_seconds_count")
     assert fake.rejections.total() == total("hivenet_http_rejected_total")
     assert len(fake.link_resets) == total("hivenet_agent_connection_resets_total")
+
+
+def test_a_request_refused_before_it_was_identified_counts_for_the_tenant_anonymous() -> None:
+    """Source: observability.md §1.6."""
+    scene = Scene()
+    scene.join(A)
+    refused = replace(ended(None, "request_timeout", 408, was_routed=False, first_byte_s=0.0), tenant="")
+    scene.recorder.request_ended(refused)
+    shown = scene.shown()
+    labels = '{deployment_id="unset",key_id="anonymous",model="m",tenant_id="anonymous"}'
+    assert shown["hivenet_tenant_requests_failed_total" + labels] == 1
+    assert not any('tenant_id=""' in series for series in shown)

@@ -6,7 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivenet_router.core.clock import Monotonic
-from hivenet_router.core.rejections import KINDS_MAX, MANY_CLIENTS, TELL_EVERY_S, Rejection, Rejections, Told
+from hivenet_router.core.rejections import (
+    KINDS_MAX,
+    LINES_PER_S_MAX,
+    MANY_CLIENTS,
+    MANY_REASONS,
+    TELL_EVERY_S,
+    Rations,
+    Rejection,
+    Rejections,
+    Told,
+)
 
 START = Monotonic(1000.0)
 GARBAGE = Rejection("api", "192.0.2.1", 400, "request_line")
@@ -67,3 +77,53 @@ def test_what_is_told_is_all_that_was_added(steps: list[tuple[str, float]]) -> N
         tell(each)
     assert told == added
     assert lines <= 3 * (2 + (now - START) / TELL_EVERY_S)
+
+
+def test_whoever_can_word_the_reason_gets_no_line_for_each() -> None:
+    rejections = Rejections()
+    told = [
+        rejections.add(Rejection("", "", 0, f"reason {n}", "agent_message_refused", f"peer-{n}", "/p"), now=START)
+        for n in range(4 * KINDS_MAX)
+    ]
+    assert sum(each is not None for each in told) == 2 * KINDS_MAX + 1
+    rest = Rejection("", "", 0, MANY_REASONS, "agent_message_refused", MANY_CLIENTS)
+    assert Told(rest, 2 * KINDS_MAX - 1) in rejections.due(now=later(TELL_EVERY_S))
+
+
+def test_a_ration_lets_ten_a_second_through_and_counts_the_rest() -> None:
+    rations = Rations()
+    taken = [rations.take("m", now=later(0.5)) for _ in range(25)]
+    assert taken == [0] * LINES_PER_S_MAX + [None] * 15
+    assert rations.take("n", now=later(0.5)) == 0
+    assert rations.take("m", now=later(1.4)) is None
+    assert rations.take("m", now=later(1.5)) == 16
+    assert rations.due(now=later(2.4)) == []
+
+
+def test_what_was_held_back_is_told_after_the_last_one_too() -> None:
+    rations = Rations()
+    for _ in range(12):
+        rations.take("m", now=START)
+    assert rations.due(now=later(1.0)) == [("m", 2)]
+    assert rations.due(now=later(2.0)) == []
+
+
+def test_names_without_number_share_one_ration() -> None:
+    rations = Rations()
+    taken = [rations.take(f"m{n}", now=START) for n in range(KINDS_MAX + 50)]
+    assert sum(each is not None for each in taken) == KINDS_MAX + LINES_PER_S_MAX
+    assert rations.due(now=later(1.0)) == [(MANY_CLIENTS, 40)]
+
+
+@given(st.lists(st.floats(0, 0.4), max_size=80))
+def test_no_second_has_more_lines_than_its_ration_and_no_line_is_lost(pauses: list[float]) -> None:
+    rations, now, told_at, suppressed = Rations(), START, list[float](), 0
+    for pause_s in pauses:
+        now = Monotonic(now + pause_s)
+        before = rations.take("m", now=now)
+        if before is not None:
+            told_at.append(now)
+            suppressed += before
+    suppressed += sum(count for _, count in rations.due(now=Monotonic(now + 1.5)))
+    assert len(told_at) + suppressed == len(pauses)
+    assert all(later_one - first >= 1.0 for first, later_one in zip(told_at, told_at[LINES_PER_S_MAX:], strict=False))

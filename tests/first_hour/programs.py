@@ -113,8 +113,9 @@ def _plain_environment() -> dict[str, str]:
 
 
 def secret_file(folder: Path, secret: str = SECRET) -> Path:
-    """A file with the secret, as openssl would leave it."""
+    """A file with the secret, as openssl would leave it, for this user only."""
     path = folder / "secret.txt"
+    path.touch(mode=0o600)
     path.write_text(f"{secret}\n")
     return path
 

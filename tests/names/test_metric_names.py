@@ -7,10 +7,11 @@ from typing import TypedDict
 
 import pytest
 
-from hivenet_router.names.metrics import METRICS, Metric
+from hivenet_router.names.metrics import METRICS, METRICS_OVERFLOW, Metric
 
-BY_NAME = {metric.name: metric for metric in METRICS}
-OWN = {"hivenet_http_rejected_total", "hivenet_streams_in_progress"}
+ROWS = (*METRICS, METRICS_OVERFLOW)
+BY_NAME = {metric.name: metric for metric in ROWS}
+OWN = {"hivenet_http_rejected_total", "hivenet_metrics_overflow_total", "hivenet_streams_in_progress"}
 
 
 class Fact(TypedDict):
@@ -43,12 +44,18 @@ def test_the_only_other_series_are_our_own() -> None:
     assert set(BY_NAME) - {fact["name"] for fact in load_facts()} == OWN
 
 
+def test_the_count_of_overflows_is_kept_as_dashboards_know_it() -> None:
+    assert METRICS_OVERFLOW.name == "hivenet_metrics_overflow_total"
+    assert (METRICS_OVERFLOW.kind, METRICS_OVERFLOW.labels) == ("counter", ("family",))
+    assert METRICS_OVERFLOW not in METRICS
+
+
 def test_no_name_or_alias_is_used_twice() -> None:
-    names = [name for metric in METRICS for name in (metric.name, *metric.aliases)]
+    names = [name for metric in ROWS for name in (metric.name, *metric.aliases)]
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: str(metric.name))
+@pytest.mark.parametrize("metric", ROWS, ids=lambda metric: str(metric.name))
 def test_a_row_can_be_registered(metric: Metric) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9_]*", metric.name)
     assert all(re.fullmatch(r"[a-z][a-z0-9_]*", label) for label in metric.labels)

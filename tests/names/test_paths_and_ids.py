@@ -45,6 +45,7 @@ def test_the_service_and_its_method_are_those_of_the_original() -> None:
     assert protocol_ids.ADVERTISED_PROTOCOL == "/hivenet_router/1.0.0"
     assert protocol_ids.LIBP2P_HTTP == "/http/1.1"
     assert protocol_ids.ORIGINAL_AGENT_VERSION_PREFIX == "hivenet_router@"
+    assert protocol_ids.OWN_AGENT_VERSION_PREFIX == "hivenet-router-py/"
 
 
 def test_the_engines_are_those_agents_announce() -> None:

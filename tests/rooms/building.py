@@ -22,6 +22,7 @@ from hivenet_router.names.paths import CHAT_COMPLETIONS, INFERENCE_PATHS
 from hivenet_router.router.forward import ForwardLimits, ForwardRoom
 from hivenet_router.router.place import Placed, PlacingRoom
 from hivenet_router.router.refuse import Refusal
+from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.router.settle import SettlingRoom
 from hivenet_router.router.stages import NOBODY_IN_PARTICULAR, Admitted, Request
 from hivenet_router.router.walk import House, walk
@@ -49,6 +50,7 @@ class Rooms:
         self.plane = FakePlane()
         self.clock = VirtualClock()
         self.recorder = RecordingRecorder()
+        self.rejections = RejectionRoom(self.clock, self.recorder)
         self.registry = Registry(self._changed)
         self.placing = PlacingRoom(
             self.registry,
@@ -72,6 +74,7 @@ class Rooms:
             placing=self.placing,
             forwarding=self.forwarding,
             settling=SettlingRoom(self.clock, self.recorder),
+            rejections=self.rejections,
             clock=self.clock,
             recorder=self.recorder,
             request_timeout_s=TIMEOUT_S,

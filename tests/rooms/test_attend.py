@@ -18,7 +18,8 @@ from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.ids import PeerId
 from hivenet_router.core.registry import Registry
 from hivenet_router.core.sessions import SessionStore
-from hivenet_router.router.attend import REGISTER_WITHIN_S, AttendingRoom
+from hivenet_router.router.attend import REGISTER_WITHIN_S, AttendingRoom, has_left
+from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.wire.agent_protocol import Answer
 from hivenet_router.wire.identity import identity_from_seed, peer_id_cid
 from hivenet_router.wire.jwt import subject_of
@@ -54,8 +55,9 @@ class Attending:
         self.registry = Registry(self.recorder.registry_changed)
         self.sessions = SessionStore(lambda: f"token-{next(numbers)}")
         self.closed: list[str] = []
+        self.rejections = RejectionRoom(self.clock, self.recorder)
         self.room = AttendingRoom(
-            self.registry, self.sessions, self.clock, self.recorder, close_peer=self.closed.append
+            self.registry, self.sessions, self.clock, self.recorder, self.rejections, close_peer=self.closed.append
         )
 
     def token(self, peer: PeerId = ALICE, *, capacity: int = 100) -> str:
@@ -331,3 +333,51 @@ async def test_a_renewal_is_told_to_the_registry_as_one() -> None:
     attending.register(attending.token())
     changes = [change for change in attending.recorder.changes if isinstance(change, Registered)]
     assert [change.previous is None for change in changes] == [True, False]
+
+
+async def test_bad_messages_leave_one_line_a_kind_and_are_counted() -> None:
+    attending = Attending()
+    too_large = FakeArrived(listener="peers", path=MOUNT + "/heartbeat", peer=ALICE, problem="too_large")
+    with capture_logs() as logs:
+        for _ in range(20):
+            attending.room.answer_to(FakeExchange(too_large))
+            attending.send("/heartbeat", session_token="unknown")
+            attending.send("/routing-signals")
+            attending.post(MOUNT + "/heartbeat", b"{")
+            attending.register("unknown")
+    told = [(line["event"], line["log_level"], line.get("status"), line["peer_id"]) for line in logs]
+    assert told == [
+        ("request_rejected", "info", 413, ALICE),
+        ("request_rejected", "info", 401, ALICE),
+        ("agent_message_refused", "warning", None, ALICE),
+        ("agent_registration_refused", "warning", None, ALICE),
+    ]
+    assert attending.recorder.rejections == {("peers", "too_large"): 20, ("peers", "unknown_session"): 40}
+
+
+async def test_an_agent_that_said_goodbye_has_left_and_one_that_fell_silent_is_no_news() -> None:
+    attending = Attending()
+    token = attending.joined()
+    attending.send("/heartbeat", session_token=token, backend_healthy=False)
+    attending.joined(BOB)
+    agent, other = (attending.registry.agent(peer) for peer in (ALICE, BOB))
+    assert agent is not None
+    assert other is not None
+    attending.registry.fell_silent(other)
+    assert not has_left(agent)
+    with capture_logs() as logs:
+        attending.room.link_down(ALICE, "closed")
+        attending.room.link_down(BOB, "timed out")
+    assert [(line["event"], line["log_level"]) for line in logs] == [
+        ("agent_left", "info"),
+        ("agent_link_lost", "info"),
+    ]
+    assert (has_left(agent), has_left(other)) == (True, False)
+
+
+async def test_a_healthy_agents_lost_link_is_a_warning() -> None:
+    attending = Attending()
+    attending.joined()
+    with capture_logs() as logs:
+        attending.room.link_down(ALICE, "reset")
+    assert [(line["event"], line["log_level"]) for line in logs] == [("agent_link_lost", "warning")]

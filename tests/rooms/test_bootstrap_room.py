@@ -5,10 +5,12 @@ import itertools
 from structlog.testing import capture_logs
 from tests.core.making import described
 from tests.fakes.clock import VirtualClock
+from tests.fakes.recorder import RecordingRecorder
 
 from hivenet_router.core.ids import PeerId
 from hivenet_router.core.sessions import SessionDenied, SessionStore
 from hivenet_router.router.bootstrap import BootstrapRoom
+from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.wire.auth_messages import AgentMetadata, AuthOutcome, AuthRequest, LibP2PInfo, RouterConfig
 from hivenet_router.wire.identity import identity_from_seed
 from hivenet_router.wire.jwt import mint_agent_token
@@ -26,7 +28,8 @@ class Desk:
         numbers = itertools.count()
         self.clock = VirtualClock()
         self.sessions = SessionStore(lambda: f"token-{next(numbers)}", sessions_max=sessions_max)
-        self.room = BootstrapRoom(self.sessions, self.clock, [CURRENT, PREVIOUS], CONFIG, lambda: INFO)
+        rejections = RejectionRoom(self.clock, RecordingRecorder())
+        self.room = BootstrapRoom(self.sessions, self.clock, [CURRENT, PREVIOUS], CONFIG, lambda: INFO, rejections)
 
     def call(
         self, secret: bytes = CURRENT, *, peer: str = PEER, metadata: AgentMetadata | None = None, age_s: float = 0.0
@@ -83,3 +86,11 @@ async def test_a_session_belongs_to_the_subject_of_the_token() -> None:
     stranger = PeerId(identity_from_seed(b"\x02" * 32).peer_id)
     assert desk.sessions.resolve(token, sender=PEER, now=desk.clock.now()) is SessionDenied.NOT_REGISTERED
     assert desk.sessions.resolve(token, sender=stranger, now=desk.clock.now()) is SessionDenied.UNKNOWN
+
+
+async def test_a_flood_of_refused_calls_is_one_line() -> None:
+    desk = Desk()
+    with capture_logs() as logs:
+        for _ in range(50):
+            assert not desk.call(OTHER).success
+    assert [line["event"] for line in logs] == ["agent_refused"]

@@ -67,6 +67,7 @@ class Scene:
             SessionStore(lambda: "token"),
             self.rooms.clock,
             self.rooms.recorder,
+            self.rooms.rejections,
             close_peer=self.rooms.plane.close_peer,
         )
         self.door = Door(self._spawn, self.rooms.house, nobody_answers, attending, nobody_answers)

@@ -31,6 +31,7 @@ class Entrance:
             SessionStore(lambda: "token"),
             self.rooms.clock,
             self.rooms.recorder,
+            self.rooms.rejections,
             close_peer=self.rooms.plane.close_peer,
         )
         self.door = Door(self._spawn, self.rooms.house, self._control, attending, self._metrics)

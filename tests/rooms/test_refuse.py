@@ -140,7 +140,7 @@ def test_a_broken_openai_stream_ends_with_an_event_that_sdks_raise_on() -> None:
         error = json.loads(data)["error"]
         assert (name, error["type"], error["source"] in tuple(Blame)) == ("message", "server_error", True)
         codes.append(error["code"])
-    assert codes == ["backend_error", "request_timeout", "request_timeout", "backend_unavailable"]
+    assert codes == ["backend_error", "request_timeout", "request_timeout", "backend_unavailable", "agent_disconnected"]
 
 
 def test_a_broken_anthropic_stream_ends_with_an_error_event() -> None:
@@ -150,4 +150,4 @@ def test_a_broken_anthropic_stream_ends_with_an_error_event() -> None:
         said = json.loads(data)
         assert (name, said["type"], set(said)) == ("error", "error", {"type", "error"})
         types.append(said["error"]["type"])
-    assert types == ["api_error", "timeout_error", "timeout_error", "overloaded_error"]
+    assert types == ["api_error", "timeout_error", "timeout_error", "overloaded_error", "overloaded_error"]

@@ -52,3 +52,26 @@ async def test_what_an_operator_can_mend_is_a_warning_with_what_to_do(reason: st
     assert line["log_level"] == "warning"
     assert words in line["advice"]
     assert not line.keys() & {"client", "status"}
+
+
+async def test_a_refusal_under_its_own_name_is_a_warning_and_its_flood_is_counted() -> None:
+    recorder = RecordingRecorder()
+    room = RejectionRoom(VirtualClock(), recorder)
+    with capture_logs() as logs:
+        for _ in range(7):
+            room.refused("agent_refused", "x" * 1000, client="192.0.2.9")
+        await passing(TELL_EVERY_S, room)
+    assert [(line["event"], line["log_level"], line["times"]) for line in logs] == [
+        ("agent_refused", "warning", 1),
+        ("agent_refused", "warning", 6),
+    ]
+    assert logs[0]["client"] == "192.0.2.9"
+    assert len(logs[0]["why"]) == 200
+    assert not recorder.rejections
+
+
+async def test_a_rejected_message_names_its_peer() -> None:
+    room = RejectionRoom(VirtualClock(), RecordingRecorder())
+    with capture_logs() as logs:
+        room.rejected("peers", "", 413, "too_large", peer="12D3KooWPeer")
+    assert [(line["peer_id"], line["log_level"]) for line in logs] == [("12D3KooWPeer", "info")]

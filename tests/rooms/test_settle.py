@@ -13,8 +13,9 @@ from hivenet_router.core.agent import Agent
 from hivenet_router.core.attempts import Busy, Failure, LinkDead, StreamBroken, TimedOut
 from hivenet_router.core.backend_errors import BackendFailure
 from hivenet_router.core.clock import Monotonic
-from hivenet_router.core.refusals import reason
-from hivenet_router.names.errors import ErrorCode
+from hivenet_router.core.ids import ModelName
+from hivenet_router.core.refusals import RefusalReason, reason
+from hivenet_router.names.errors import Blame, ErrorCode
 from hivenet_router.router.forward import Failed, Served
 from hivenet_router.router.refuse import Refusal
 from hivenet_router.router.settle import SettlingRoom, Visit, status_of
@@ -68,7 +69,7 @@ async def test_a_served_request_counts_for_its_agent_with_tokens_and_round_trip(
     assert end.first_byte_s == 1.0
 
 
-@pytest.mark.parametrize("outcome", ["backend_lost", "stream_idle"])
+@pytest.mark.parametrize("outcome", ["backend_lost", "link_lost", "stream_idle"])
 async def test_a_stream_that_the_agent_broke_off_counts_against_it(outcome: str) -> None:
     desk = Desk()
     assert desk.served(outcome) == ("stream_cut", 200)
@@ -78,7 +79,7 @@ async def test_a_stream_that_the_agent_broke_off_counts_against_it(outcome: str)
 async def test_a_stream_that_broke_with_the_link_is_no_step_of_the_agents_streak() -> None:
     desk = Desk()
     desk.book.registry.link_down(A)
-    assert desk.served("backend_lost") == ("stream_cut", 200)
+    assert desk.served("link_lost") == ("stream_cut", 200)
     assert counts(desk.agent) == (0, 1, 0)
 
 
@@ -189,3 +190,56 @@ async def test_a_dead_link_is_counted_once_for_all_requests_on_it() -> None:
 )
 def test_the_status_that_an_exchange_is_counted_with(finished: FakeFinished, status: int) -> None:
     assert status_of(finished) == status
+
+
+def exhausted(code: ErrorCode, message: str, source: Blame | None = None) -> Refusal:
+    plain = reason(code, message)
+    why = RefusalReason(code, plain.status, message, source or plain.source)
+    return Refusal(why, exhausted_by="max_tries exhausted")
+
+
+@pytest.mark.parametrize("source", Blame)
+@pytest.mark.parametrize("code", [ErrorCode.BACKEND_ERROR, ErrorCode.BACKEND_UNAVAILABLE])
+async def test_what_an_engine_said_never_reaches_the_log_whatever_source_it_gives(
+    code: ErrorCode, source: Blame
+) -> None:
+    desk = Desk()
+    refusal = exhausted(code, "the prompt was: my secret", source)
+    with capture_logs() as logs:
+        desk.settled(Visit(REQUEST_ID, MODEL, "default", refusal=refusal))
+    [line] = logs
+    assert "secret" not in str(line)
+    assert (line["code"], line["status"]) == (str(code), refusal.reason.status)
+
+
+async def test_our_own_words_are_logged() -> None:
+    desk = Desk()
+    with capture_logs() as logs:
+        desk.settled(Visit(REQUEST_ID, MODEL, "default", refusal=exhausted(ErrorCode.NO_CAPACITY, "all are full")))
+    assert [line["why"] for line in logs] == ["all are full"]
+
+
+async def test_a_model_has_ten_lines_a_second_and_a_count_of_the_others() -> None:
+    desk, clock = Desk(), Stepped()
+    room = SettlingRoom(clock, desk.recorder)
+    visit = Visit(REQUEST_ID, MODEL, "default", refusal=exhausted(ErrorCode.NO_CAPACITY, "full"))
+    with capture_logs() as logs:
+        for _ in range(25):
+            room.settle(visit, 1.0)
+        clock.seconds = 1.0
+        for _ in range(12):
+            room.settle(visit, 1.0)
+        clock.seconds = 2.0
+        room.tell_due()
+    assert [line.get("suppressed") for line in logs] == [None] * 10 + [15] + [None] * 9 + [2]
+    assert logs[-1]["event"] == "policy_exhausted_suppressed"
+    assert len(desk.recorder.exhausted) == 37
+
+
+async def test_invented_models_share_their_lines() -> None:
+    desk = Desk()
+    with capture_logs() as logs:
+        for number in range(50):
+            refusal = exhausted(ErrorCode.MODEL_NOT_FOUND, "no such model")
+            desk.room.settle(Visit(REQUEST_ID, ModelName(f"m{number}"), "default", refusal=refusal), 1.0)
+    assert len(logs) == 10

@@ -6,7 +6,7 @@ import json
 import pytest
 from structlog.testing import capture_logs
 from tests.core.making import MODEL, A, B, C
-from tests.fakes.exchange import Answers, Fails, FakeExchange, FakeUsage
+from tests.fakes.exchange import Answers, Fails, FakeArrived, FakeExchange, FakeUsage
 from tests.rooms.building import Rooms, turns
 
 from hivenet_router.core.agent import Agent
@@ -349,3 +349,18 @@ async def test_a_retry_while_the_router_stops_reports_what_the_agent_said() -> N
     rooms.placing.close()
     assert await walking == 502
     assert error_of(exchange)[2] == "oops"
+
+
+@pytest.mark.parametrize(
+    ("problem", "status"),
+    [("slow", 408), ("incomplete", 400), ("bad_chunk", 400), ("too_large", 413), ("overloaded", 503)],
+)
+async def test_bodies_that_did_not_come_are_counted_at_the_edge_and_told_once(problem: str, status: int) -> None:
+    rooms = Rooms()
+    with capture_logs() as logs:
+        for _ in range(5):
+            assert await rooms.walk(rooms.plane.arrive(FakeArrived(problem=problem))) == status
+    [line] = logs
+    assert (line["event"], line["why"], line["status"]) == ("request_rejected", problem, status)
+    assert (line["listener"], line["client"]) == ("api", "127.0.0.1")
+    assert rooms.recorder.rejections == {("api", problem): 5}

@@ -21,8 +21,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "simulator.md"
 
 
 def options(*argv: str) -> SimOptions:
-    parser = build_parser()
-    return options_of(parser, parser.parse_args(argv))
+    return options_of(argv)
 
 
 def test_the_defaults_of_the_command_line_are_those_of_the_options() -> None:
@@ -56,6 +55,41 @@ def test_arguments_that_cannot_be_used_are_refused_in_words(
         main(argv)
     assert ended.value.code == 2
     assert says in capsys.readouterr().err
+
+
+def test_all_mistakes_are_told_at_once_with_one_line_of_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["--listen", "8888", "--concurrency", "x", "--error-rate", "2", "--output-tokens", "-", "--api-kye", "hush"]
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "hivenet-sim cannot start, 5 mistakes:",
+        "  --api-kye: is not a flag of hivenet-sim",
+        "  --concurrency x: must be a number",
+        "  --listen 8888: must be HOST:PORT",
+        "  --output-tokens -: must be a number, or two with a dash between",
+        "  error rate 2.0: must be 0 to 1",
+        "Usage: hivenet-sim [arguments]; see hivenet-sim --help",
+    ]
+
+
+def test_a_flag_without_its_value_is_told_as_shortly(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--listen"])
+    assert len(capsys.readouterr().err.splitlines()) == 3
+
+
+def test_a_bare_argument_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["8888"])
+    assert "takes flags only" in capsys.readouterr().err
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert re.fullmatch(r"hivenet-sim \S+\n", capsys.readouterr().out)
 
 
 def test_all_wrong_options_are_named_at_once() -> None:

@@ -286,11 +286,11 @@ async fn tell_peer_events(events: Events, mut peer_events: mpsc::UnboundedReceiv
                 peer: peer.to_base58(),
                 agent_version,
             },
-            PeerEvent::RefusedIp { ip } => Event::Rejected {
+            PeerEvent::Refused { ip, reason } => Event::Rejected {
                 listener: "peers".into(),
                 client: ip.to_string(),
                 status: 0,
-                reason: "too_many_connections_of_address",
+                reason,
             },
         });
     }

@@ -109,7 +109,7 @@ impl ForwardSpec {
         relay_any_status: bool,
         meter: bool,
         needs_end_mark: bool,
-        break_events: Option<[Vec<u8>; 4]>,
+        break_events: Option<[Vec<u8>; 5]>,
     ) -> PyResult<Self> {
         Ok(ForwardSpec(Arc::new(exchange::ForwardSpec {
             host: visible("host", host)?,

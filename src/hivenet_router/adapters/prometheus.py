@@ -34,6 +34,8 @@ __all__ = ["CONTENT_TYPE", "PrometheusRecorder"]
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _NO_KEY: Final = "anonymous"
 """`key_id` of callers whose key has no ID. Source: observability.md §1.6."""
+_NO_TENANT: Final = "anonymous"
+"""`tenant_id` of requests that were refused before anybody knew whose they are. Source: observability.md §1.6."""
 _NO_DEPLOYMENT: Final = "unset"
 """`deployment_id` where no agent answered or the agent has none. Source: observability.md §8, 12."""
 _LINK_DEAD: Final = "forward_failure"
@@ -160,7 +162,7 @@ class PrometheusRecorder(Recorder):
 
     def _count_for_tenant(self, end: RequestEnd, model: ModelName, *, is_success: bool) -> None:
         deployment = _NO_DEPLOYMENT if end.agent is None else end.agent.deployment_id or _NO_DEPLOYMENT
-        labels = (end.tenant, _NO_KEY, deployment, model)
+        labels = (end.tenant or _NO_TENANT, _NO_KEY, deployment, model)
         # All four at once, so that each exists at zero before it moves.
         self._tenant_successes[labels].value += int(is_success)
         self._tenant_failures[labels].value += int(not is_success)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isinf, isnan
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from hivenet_router.names.metrics import Metric
+from hivenet_router.names.metrics import METRICS_OVERFLOW, Metric
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 """What the page is. Source: observability.md §1.1."""
@@ -25,14 +25,6 @@ OVERFLOW: Final = "_overflow"
 """Every label of the one series that stands for all label sets beyond the bound."""
 OTHER: Final = "_other"
 """Stands for a model or method that nobody vouches for."""
-
-METRICS_OVERFLOW: Final = Metric(
-    "hivenet_metrics_overflow_total",
-    "counter",
-    ("family",),
-    "Updates counted under _overflow because their family has as many label sets as it may.",
-)
-"""The adapter's own row: it counts what only the adapter can see. Source: observability.md §1.7."""
 
 # Lone surrogates are as little text as controls are: JSON can carry them, UTF-8 cannot.
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")

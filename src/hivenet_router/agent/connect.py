@@ -127,13 +127,21 @@ class RouterSession:
                 self._around.links.close(terms.peer_id)
 
     async def _serve(self, terms: Terms, metadata: AgentMetadata) -> None:
+        around = self._around
+        model = metadata.model
+
         async def renew() -> Terms:
-            renewed = await self._authenticate(metadata)
+            # The same link, so that requests on their way are not cut when only the model is another.
+            nonlocal model
+            current = around.backend.model or model
+            renewed = await self._authenticate(replace(metadata, model=current))
             if renewed.peer_id == terms.peer_id:
                 await self._register(renewed)
+                if current != model:
+                    self._say_registered(terms, current)
+                model = current
             return renewed
 
-        around = self._around
         self._kept = KeptSession(
             self._name,
             terms,
@@ -142,12 +150,16 @@ class RouterSession:
             signal_interval_s=around.signal_interval_s,
             dial=self._dial,
             renew=renew,
+            until_stale=lambda: around.backend.until_other_than(model),
         )
         self.stage = Stage.SERVING
         self._was_registered = True
         self._told = None
-        log.info("registered", router=self._name, router_peer_id=terms.peer_id, model=metadata.model)
+        self._say_registered(terms, model)
         await self._kept.run()
+
+    def _say_registered(self, terms: Terms, model: str) -> None:
+        log.info("registered", router=self._name, router_peer_id=terms.peer_id, model=model)
 
     async def _authenticate(self, metadata: AgentMetadata) -> Terms:
         try:

@@ -31,6 +31,7 @@ class KeptSession:
     """A registered session; made anew for each registration, ended by cancelling `run`.
 
     `dial` connects to the router of the terms, `renew` authenticates and registers again; both raise SessionFailed.
+    `until_stale` returns when what was registered is no longer so, which is renewed at once.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class KeptSession:
         signal_interval_s: float,
         dial: Callable[[Terms], Awaitable[None]],
         renew: Callable[[], Awaitable[Terms]],
+        until_stale: Callable[[], Awaitable[None]],
     ) -> None:
         self._target = target
         self._terms = terms
@@ -51,6 +53,7 @@ class KeptSession:
         self._signal_interval_s = signal_interval_s
         self._dial = dial
         self._renew = renew
+        self._until_stale = until_stale
         self._news = asyncio.Event()
         self._is_linked = asyncio.Event()
         self._is_linked.set()
@@ -118,24 +121,31 @@ class KeptSession:
                 log.debug("signal_failed", router=self._target, why=str(error) or "no answer in time")
 
     async def _renew_in_time(self) -> None:
-        wait_s = self._terms.renew_after_s
         told: str | None = None
         while True:
-            await asyncio.sleep(wait_s)
+            if told is None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._terms.renew_after_s):
+                        await self._until_stale()
+            else:
+                await asyncio.sleep(RENEW_RETRY_S)
             try:
                 await self._is_linked.wait()
                 terms = await self._renew()
             except SessionFailed as failed:
-                wait_s = RENEW_RETRY_S
                 if failed.why != told:
                     told = failed.why
                     log.warning(
-                        "renewal_failed", router=self._target, why=failed.why, check=failed.check, retry_in_s=wait_s
+                        "renewal_failed",
+                        router=self._target,
+                        why=failed.why,
+                        check=failed.check,
+                        retry_in_s=RENEW_RETRY_S,
                     )
                 continue
             if terms.peer_id != self._terms.peer_id:
                 raise SessionFailed("another router answers under this address now")
-            self._terms, wait_s, told = terms, terms.renew_after_s, None
+            self._terms, told = terms, None
             log.debug("session_renewed", router=self._target)
 
     async def _keep_link(self) -> None:

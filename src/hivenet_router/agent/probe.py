@@ -1,8 +1,9 @@
 """Is the backend ready, which model does it serve, and has either changed?
 
-Asked once for all sessions. Invariant: `until_ready` returns only after a good probe with a model known, and three
-failed probes in a row, not one, make a ready backend unhealthy. What routers are told is `report.py`'s.
-Source: signals.md §1.3, §1.5, §9.1; decisions.md 25.
+Asked once for all sessions. Invariant: `ready_model` returns only after a good probe with a model known, and three
+failed probes in a row, not one, make a ready backend unhealthy. An engine may restart with another model between two
+probes, so its models are asked for again and again. What routers are told is `report.py`'s.
+Source: signals.md §1.3, §1.5, §9.1; wire.md §11; decisions.md 25.
 """
 
 import asyncio
@@ -18,10 +19,13 @@ from hivenet_router.core.health import BackendHealth
 from hivenet_router.ports import RequestFailed
 
 POLL_DOWN_S: Final = 5.0
-"""Between two probes of a backend that is not ready."""
+"""Between two probes of a backend that has never been ready."""
 PROBE_WITHIN_S: Final = 5.0
 MODELS_FRESH_S: Final = 5.0
 """Sessions that start together share one discovery."""
+MODELS_AGAIN_S: Final = 30.0
+"""After so long a ready engine is asked for its models again."""
+_NAMES_TOLD_MAX: Final = 10
 
 log = structlog.get_logger("agent")
 
@@ -56,6 +60,10 @@ class BackendWatch:
         self._found_model: str | None = None
         self._found_at = 0.0
         self._discovering = asyncio.Lock()
+        self._has_failed = False
+        self._changed = asyncio.Event()
+        self._was_ready = False
+        self._told_list: tuple[str, ...] | None = None
         self._interval_s = interval_s
         self._reports = reports
         self._state = BackendHealth()
@@ -67,11 +75,25 @@ class BackendWatch:
         """Whether a session may begin now."""
         return self._ready.is_set()
 
+    @property
+    def model(self) -> str | None:
+        """The model to announce as far as is known now; None before the engine has told one."""
+        return self._chosen_model or self._found_model
+
+    async def until_other_than(self, model: str) -> None:
+        """Wait until another model than this is known."""
+        while self.model in (None, model):
+            await self._changed.wait()
+
     async def run(self) -> None:
         """Probe until cancelled."""
         while True:
             await self._look()
-            await asyncio.sleep(self._interval_s if self.is_ready else POLL_DOWN_S)
+            await asyncio.sleep(self._pause_s)
+
+    @property
+    def _pause_s(self) -> float:
+        return self._interval_s if self._was_ready else POLL_DOWN_S
 
     async def ready_model(self) -> str:
         """The model to announce, once the backend is ready: what the engine lists now, unless the operator chose."""
@@ -81,7 +103,7 @@ class BackendWatch:
                 model = await self._model()
             except BackendDown as down:
                 self._down(str(down))
-                await asyncio.sleep(POLL_DOWN_S)
+                await asyncio.sleep(self._pause_s)
             else:
                 self._told_down = None
                 return model
@@ -89,9 +111,9 @@ class BackendWatch:
     async def _look(self) -> None:
         try:
             await self._probe()
-            # Recovery does not wait for the list of models; sessions that begin ask for it themselves.
-            model = self._found_model or await self._model()
+            model = await self._model_of_ready()
         except BackendDown as down:
+            self._has_failed = True
             changed = self._state.probed(ready=False)
             if not self.is_ready:
                 self._down(str(down))
@@ -103,26 +125,75 @@ class BackendWatch:
         self._state.probed(ready=True)
         if not self.is_ready:
             self._told_down = None
+            self._was_ready = True
             log.info("backend_ready", model=model)
             self._ready.set()
             self._reports.backend_is(healthy=True)
+            await self._warn_if_unlisted()
 
     async def _probe(self) -> None:
         status, _ = await _get(self._health, self._probe_path)
         if status != 200:
             raise BackendDown(f"GET {self._probe_path} answered {status}")
 
-    async def _model(self) -> str:
+    async def _model_of_ready(self) -> str:
+        known = self._found_model
+        if known is None:
+            model = await self._model()
+            self._has_failed = False
+            return model
+        try:
+            model = await self._model(fresh_s=0.0 if self._has_failed else MODELS_AGAIN_S)
+        except BackendDown as down:
+            # Recovery does not hang on the list of models; it is asked for again with the next probe.
+            log.debug("models_unread", why=str(down))
+            return known
+        self._has_failed = False
+        return model
+
+    async def _model(self, *, fresh_s: float = MODELS_FRESH_S) -> str:
         if self._chosen_model is not None:
             return self._chosen_model
         async with self._discovering:
             now = asyncio.get_running_loop().time()
-            if self._found_model is None or now - self._found_at > MODELS_FRESH_S:
-                self._found_model = await self._discover()
-                self._found_at = now
-            return self._found_model
+            known = self._found_model
+            if known is not None and now - self._found_at < fresh_s:
+                return known
+            model = self._found_model = await self._first_model()
+            self._found_at = now
+        if known not in (None, model):
+            log.warning("model_changed", old=known, new=model)
+            self._changed.set()
+            self._changed = asyncio.Event()
+        return model
 
-    async def _discover(self) -> str:
+    async def _first_model(self) -> str:
+        model = (await self._list())[0]
+        if len(model.encode(errors="replace")) > MODEL_BYTES_MAX:
+            raise BackendDown(f"the first model's name has more than {MODEL_BYTES_MAX} bytes")
+        return model
+
+    async def _warn_if_unlisted(self) -> None:
+        chosen = self._chosen_model
+        if chosen is None or not self._face.serves_only_listed:
+            return
+        try:
+            listed = await self._list()
+        except BackendDown as down:
+            log.debug("models_unread", why=str(down))
+            return
+        if self._face.plain(chosen) in listed or listed == self._told_list:
+            return
+        self._told_list = listed
+        more = "" if len(listed) <= _NAMES_TOLD_MAX else f", and {len(listed) - _NAMES_TOLD_MAX} more"
+        log.warning(
+            "model_not_listed",
+            model=chosen,
+            listed=", ".join(name[:MODEL_BYTES_MAX] for name in listed[:_NAMES_TOLD_MAX]) + more,
+            check="--model must be a name the engine knows, or it may refuse every request",
+        )
+
+    async def _list(self) -> tuple[str, ...]:
         path = self._face.models_path
         if path is None:
             raise BackendDown("this engine has no list of models; name one with --model")
@@ -130,12 +201,9 @@ class BackendWatch:
         if status != 200:
             raise BackendDown(f"GET {path} answered {status}; name the model with --model if there is no such list")
         try:
-            model = self._face.models_in(body)[0]
+            return self._face.models_in(body)
         except ModelsUnreadable as error:
             raise BackendDown(f"the answer of GET {path} is of no use: {error}") from error
-        if len(model.encode(errors="replace")) > MODEL_BYTES_MAX:
-            raise BackendDown(f"the first model's name has more than {MODEL_BYTES_MAX} bytes")
-        return model
 
     def _down(self, why: str) -> None:
         if why != self._told_down:

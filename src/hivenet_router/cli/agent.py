@@ -71,7 +71,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         log.warning("setting", advice=warning)
     raise_file_limit()
     try:
-        _refuse_https(parsed)
         with load_or_create(parsed.identity_path) as identity:
             run(_serve(parsed, identity))
     except (CannotStart, IdentityUnusable) as error:
@@ -81,15 +80,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         log.exception("agent_failed")
         return FAILED
     return 0
-
-
-def _refuse_https(settings: AgentSettings) -> None:
-    urls = {"--backend-url": str(settings.backend_url), "--health-url": settings.health_url or ""}
-    for flag, url in urls.items():
-        if url.startswith("https://"):
-            raise CannotStart(
-                f"{flag} {url}: https backends are not served; end TLS in front of the agent, or use http://"
-            )
 
 
 async def _serve(settings: AgentSettings, identity: HeldIdentity) -> None:

@@ -24,6 +24,7 @@ from hivenet_router.adapters.loop import run
 from hivenet_router.adapters.plane import PlaneAdapter
 from hivenet_router.adapters.prometheus import CONTENT_TYPE, PrometheusRecorder
 from hivenet_router.config import Exit, Program, RouterSettings, parse
+from hivenet_router.core.agent import OWN_AGENT_STREAMS_MAX
 from hivenet_router.core.registry import Registry
 from hivenet_router.names import paths
 from hivenet_router.ports import (
@@ -43,7 +44,7 @@ from hivenet_router.wire.tls_identity import grpc_identity
 log = structlog.get_logger("router")
 
 FAILED: Final = 1
-AGENT_STREAMS_MAX: Final = 4096
+AGENT_STREAMS_MAX: Final = OWN_AGENT_STREAMS_MAX
 """Requests on their way to one agent at once, whatever its capacity; each may hold 256 KiB of unread answer."""
 
 

@@ -8,12 +8,14 @@ import re
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final
+from urllib.parse import urlsplit
 
-from hivenet_router.config.addresses import HostPorts, ListenAddress, is_loopback
+from hivenet_router.config.addresses import BackendUrl, HostPorts, ListenAddress, is_loopback
 from hivenet_router.config.durations import format_duration
 from hivenet_router.config.given import Facts
 from hivenet_router.config.keys import ADMIN_KEYS, REDIRECT_SECRETS
 from hivenet_router.config.options import OPTIONS
+from hivenet_router.config.secrets_file import shown_secret_path
 from hivenet_router.config.values import Words
 from hivenet_router.names.paths import Capability
 from hivenet_router.names.protocol_ids import Engine
@@ -34,12 +36,14 @@ def check_router(facts: Facts) -> None:
     _check_access(facts)
     _check_redirect(facts)
     _check_sync(facts)
+    _warn_of_readable_secrets(facts)
     _warn_of_later_options(facts)
 
 
 def check_agent(facts: Facts) -> None:
     """Note every rule between agent options that is broken. Source: configuration.md §9.3, §10; signals.md §1.2."""
     engine, capability = facts.find("--engine", str), facts.find("--capability", str)
+    _check_schemes(facts, engine)
     if engine == Engine.CUSTOM:
         for flag in ("--model", "--health-url"):
             if flag in facts.values and facts.values[flag] is None:
@@ -59,6 +63,7 @@ def check_agent(facts: Facts) -> None:
     if routers and routers.items and facts.was_given("--router-grpc"):
         facts.warnings.append("--router-grpc has no effect because --routers is set")
     _warn_of_dropped_url_ending(facts)
+    _warn_of_readable_secrets(facts)
     _warn_of_later_options(facts)
 
 
@@ -172,6 +177,23 @@ def _check_sync(facts: Facts) -> None:
             "--sync-min-routers is 1: while the store does not answer, this router grants whole limits; set it to the "
             "number of routers you run"
         )
+
+
+def _check_schemes(facts: Facts, engine: str | None) -> None:
+    rule = "must be http://: https backends are not served; end TLS in front of the agent, or use http://"
+    backend, health = facts.find("--backend-url", BackendUrl), facts.find("--health-url", str)
+    if backend is not None and backend.scheme == "https":
+        facts.object("--backend-url", rule)
+    # The health URL of an engine that has its own is not used, and is warned of above.
+    if engine == Engine.CUSTOM and health is not None and urlsplit(health).scheme == "https":
+        facts.object("--health-url", rule)
+
+
+def _warn_of_readable_secrets(facts: Facts) -> None:
+    for flag, secret in facts.secrets.items():
+        if secret.is_readable_by_others:
+            path = shown_secret_path(facts.given[flag].text)
+            facts.warnings.append(f"{flag}: other users of this machine can read {path}; give it mode 0600")
 
 
 def _warn_of_dropped_url_ending(facts: Facts) -> None:

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeVar
 
 from hivenet_router.config.options import OPTIONS_BY_FLAG, Kind, Option, Program
 from hivenet_router.config.reading import Value, read_value
-from hivenet_router.config.secrets_file import GivenSecret, env_bytes, read_secret_file
+from hivenet_router.config.secrets_file import GivenSecret, env_bytes, is_readable_by_others, read_secret_file
 from hivenet_router.config.values import UnusableError
 
 EXIT_USAGE: Final = 2
@@ -144,4 +144,5 @@ def _read_secret(facts: Facts, given: Given) -> None:
         return
     from_file = given.source == "command line"
     content = read_secret_file(given.text) if from_file else env_bytes(given.text)
-    facts.secrets[given.option.flag] = GivenSecret(content, from_file, given.name)
+    is_open = from_file and is_readable_by_others(given.text)
+    facts.secrets[given.option.flag] = GivenSecret(content, from_file, given.name, is_open)

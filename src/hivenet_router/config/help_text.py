@@ -24,7 +24,7 @@ _PURPOSE: Final = {
 _USUAL: Final = {
     Program.ROUTER: (
         "Usual start, for agents on any machine:",
-        "    openssl rand -hex 32 > secret.txt",
+        "    (umask 077; openssl rand -hex 32 > secret.txt)",
         "    hivenet-router --jwt-secret-file secret.txt --p2p-listen-addr 0.0.0.0",
         "and beside each engine, with the same file:",
         "    hivenet-agent --engine vllm --backend-url http://localhost:8000 \\",
@@ -109,7 +109,8 @@ def _facts(option: Option) -> Iterable[str]:
     held = " (the secret itself)" if option.kind is Kind.SECRET else ""
     yield f"env {' or '.join(option.names_env)}{held}"
     if option.kind is not Kind.SECRET:
-        unit = f" {option.unit}" if option.unit else ""
+        # One of them would need the singular; the range beside it names the unit anyhow.
+        unit = f" {option.unit}" if option.unit and option.default != "1" else ""
         yield f"default {option.default}{unit}" if option.default else "default empty"
     bounds = bounds_text(option)
     if bounds:

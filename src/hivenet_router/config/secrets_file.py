@@ -6,6 +6,7 @@ path that may be one given by mistake. Which secrets are required, and how long,
 
 import hmac
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,18 @@ def read_secret_file(path: str) -> bytes:
     if len(content) > SECRET_FILE_BYTES_MAX:
         raise UnusableError(f"must name a file of at most {SECRET_FILE_BYTES_MAX} bytes; {shown} is larger")
     return content
+
+
+def is_readable_by_others(path: str) -> bool:
+    """Whether the mode of this file lets other users of the machine read it; a group may, as mounted secrets need it.
+
+    Only of a plain file a mode says that; one that has gone meanwhile is not readable.
+    """
+    try:
+        mode = Path(path).stat().st_mode
+        return stat.S_ISREG(mode) and bool(mode & stat.S_IROTH)
+    except (OSError, ValueError):
+        return False
 
 
 def env_bytes(value: str) -> bytes:
@@ -143,6 +156,7 @@ class GivenSecret:
     content: bytes
     from_file: bool
     source: str
+    is_readable_by_others: bool = False
 
 
 GivenSecrets = Mapping[str, GivenSecret]

@@ -200,6 +200,14 @@ STREAMS_IN_PROGRESS: Final = Metric(
     "hivenet_streams_in_progress", "gauge", ("model",), "Streamed answers between first and last byte."
 )
 
+METRICS_OVERFLOW: Final = Metric(
+    "hivenet_metrics_overflow_total",
+    "counter",
+    ("family",),
+    "Updates counted under _overflow because their family has as many label sets as it may.",
+)
+"""Not in `METRICS`, as its families are what it counts: the adapter adds it. Source: observability.md §1.7."""
+
 METRICS: Final[tuple[Metric, ...]] = (
     ROUTING_AGENT_INFO,
     ROUTING_AGENT_HEALTHY,
@@ -236,4 +244,4 @@ METRICS: Final[tuple[Metric, ...]] = (
     HTTP_REJECTED,
     STREAMS_IN_PROGRESS,
 )
-"""Every family there is; an adapter registers from this list."""
+"""Every family that rooms count in; an adapter registers from this list."""

@@ -35,6 +35,9 @@ PING: Final = "/ipfs/ping/1.0.0"
 ORIGINAL_AGENT_VERSION_PREFIX: Final = "hivenet_router@"
 """How the identify `agentVersion` of a Go build begins; such an agent gets at most 64 streams. Source: wire.md §5.6."""
 
+OWN_AGENT_VERSION_PREFIX: Final = "hivenet-router-py/"
+"""How that of our own kind begins; the data plane writes it, and opens more streams to such a peer only."""
+
 GRPC_SERVICE: Final = "hivenet_router.AuthService"
 GRPC_AUTHENTICATE: Final = "/hivenet_router.AuthService/Authenticate"
 GRPC_HEALTH_CHECK: Final = "/hivenet_router.AuthService/HealthCheck"

@@ -202,7 +202,7 @@ class ForwardPlan:
     `set_fields` replace the client's, `default_fields` stand in where the client sent none or none that passes.
     `idle_s` bounds the silence inside a stream, `total_s` a whole stream. `needs_end_mark`: an event stream without its
     dialect's end mark counts as broken off. `break_events` end a stream that the backend lost, that was silent or
-    running for too long, or that the router ends.
+    running for too long, that the router ends, or that the agent's link took with it.
     """
 
     host: bytes
@@ -218,7 +218,7 @@ class ForwardPlan:
     relay_any_status: bool = False
     meter: bool = True
     needs_end_mark: bool = False
-    break_events: tuple[bytes, bytes, bytes, bytes] = (b"", b"", b"", b"")
+    break_events: tuple[bytes, bytes, bytes, bytes, bytes] = (b"", b"", b"", b"", b"")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

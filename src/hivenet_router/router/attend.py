@@ -10,24 +10,25 @@ from typing import Final
 
 import structlog
 
-from hivenet_router.core.agent import ORIGINAL_AGENT_STREAMS_MAX, OWN_AGENT_STREAMS_MAX, report_in
+from hivenet_router.core.agent import ORIGINAL_AGENT_STREAMS_MAX, OWN_AGENT_STREAMS_MAX, Agent, report_in
 from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.ids import DeploymentId, PeerId, ReplicaId
 from hivenet_router.core.registry import Registry
 from hivenet_router.core.sessions import Session, SessionDenied, SessionStore
 from hivenet_router.names import headers, paths
-from hivenet_router.names.protocol_ids import ORIGINAL_AGENT_VERSION_PREFIX
+from hivenet_router.names.protocol_ids import ORIGINAL_AGENT_VERSION_PREFIX, OWN_AGENT_VERSION_PREFIX
 from hivenet_router.ports import Clock, Exchange, Recorder
+from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.wire import agent_protocol
 from hivenet_router.wire.agent_protocol import Answer, BodyInvalid
 
 log = structlog.get_logger("router")
 
+PEERS: Final = "peers"
+"""The listener that agents' messages come through."""
+
 REGISTER_WITHIN_S: Final = 30.0
 """A peer that has not registered by then is cut off. Source: wire.md §14 no. 28."""
-
-_OWN_AGENT_VERSION_PREFIX: Final = "hivenet-router-py/"
-"""How the identify agent version of our own kind begins; the data plane opens more streams to such a peer only."""
 
 _NOT_FOUND: Final = agent_protocol.text_answer(404, "404 page not found")
 _NOT_ACCEPTABLE: Final = agent_protocol.text_answer(406, "only application/json is served here")
@@ -50,6 +51,7 @@ class AttendingRoom:
         sessions: SessionStore,
         clock: Clock,
         recorder: Recorder,
+        rejections: RejectionRoom,
         *,
         close_peer: Callable[[str], None],
     ) -> None:
@@ -57,6 +59,7 @@ class AttendingRoom:
         self._sessions = sessions
         self._clock = clock
         self._recorder = recorder
+        self._rejections = rejections
         self._close_peer = close_peer
         self._versions: dict[PeerId, str] = {}
         self._unregistered: dict[PeerId, Monotonic] = {}
@@ -78,7 +81,9 @@ class AttendingRoom:
         """What the peer is told."""
         arrived = exchange.arrived
         if arrived.problem is not None:
-            return _PROBLEMS.get(arrived.problem, agent_protocol.INVALID_BODY)
+            answer = _PROBLEMS.get(arrived.problem, agent_protocol.INVALID_BODY)
+            self._rejections.rejected(PEERS, "", answer.status, arrived.problem, peer=arrived.peer or "")
+            return answer
         if arrived.path == paths.PROTOCOL_MAP:
             return _protocol_map(arrived.method, (arrived.field(headers.ACCEPT) or b"").decode("latin-1"))
         handler = self._paths.get(arrived.path)
@@ -87,7 +92,7 @@ class AttendingRoom:
         try:
             return handler(PeerId(arrived.peer), arrived.body())
         except BodyInvalid as fault:
-            log.warning("agent_message_refused", peer_id=arrived.peer, path=arrived.path, why=str(fault))
+            self._rejections.refused("agent_message_refused", str(fault), peer=arrived.peer, path=arrived.path)
             return agent_protocol.INVALID_BODY
 
     def _register(self, peer: PeerId, body: bytes) -> Answer:
@@ -95,7 +100,8 @@ class AttendingRoom:
         now = self._clock.now()
         outcome = self._sessions.register(message.session_token, message.peer_id, sender=peer, now=now)
         if isinstance(outcome, SessionDenied):
-            log.warning("agent_registration_refused", peer_id=peer, why=outcome.value.body.decode().strip())
+            why = outcome.value.body.decode().strip()
+            self._rejections.refused("agent_registration_refused", why, peer=peer)
             return outcome.value
         metadata = outcome.session.metadata
         registered = self._registry.register(
@@ -147,7 +153,11 @@ class AttendingRoom:
 
     def _session(self, token: str, peer: PeerId, *, now: Monotonic) -> Session | Answer:
         found = self._sessions.resolve(token, sender=peer, now=now)
-        return found.value if isinstance(found, SessionDenied) else found
+        if not isinstance(found, SessionDenied):
+            return found
+        if found is SessionDenied.UNKNOWN:
+            self._rejections.rejected(PEERS, "", found.value.status, "unknown_session", peer=peer)
+        return found.value
 
     # What happens to links
 
@@ -168,8 +178,15 @@ class AttendingRoom:
         self._unregistered.pop(peer, None)
         self._versions.pop(peer, None)
         self._registry.link_down(peer)
-        if self._registry.agent(peer) is not None:
-            log.warning("agent_link_lost", peer_id=peer, why=why)
+        agent = self._registry.agent(peer)
+        if agent is None:
+            return
+        # One that fell silent first did not say goodbye, whatever its backend was like.
+        if has_left(agent) and agent.process_healthy:
+            log.info("agent_left", peer_id=peer, model=agent.model, why=why)
+        else:
+            say = log.warning if agent.healthy else log.info
+            say("agent_link_lost", peer_id=peer, model=agent.model, why=why)
 
     def identified(self, peer_id: str, agent_version: str) -> None:
         """A peer said what it is: only an agent of our own kind takes many streams at once."""
@@ -182,7 +199,8 @@ class AttendingRoom:
         latest = self._clock.now() - REGISTER_WITHIN_S
         for peer in [peer for peer, since in self._unregistered.items() if since <= latest]:
             del self._unregistered[peer]
-            log.warning("peer_cut_off", peer_id=peer, why=f"it did not register within {REGISTER_WITHIN_S:.0f} s")
+            why = f"it did not register within {REGISTER_WITHIN_S:.0f} s"
+            self._rejections.refused("peer_cut_off", why, peer=peer)
             self._close_peer(peer)
 
     def _tell_kind(self, peer: PeerId) -> None:
@@ -193,8 +211,16 @@ class AttendingRoom:
         return self._versions.get(peer, ORIGINAL_AGENT_VERSION_PREFIX).startswith(ORIGINAL_AGENT_VERSION_PREFIX)
 
     def _streams_max(self, peer: PeerId) -> int:
-        is_own = self._versions.get(peer, "").startswith(_OWN_AGENT_VERSION_PREFIX)
+        is_own = self._versions.get(peer, "").startswith(OWN_AGENT_VERSION_PREFIX)
         return OWN_AGENT_STREAMS_MAX if is_own else ORIGINAL_AGENT_STREAMS_MAX
+
+
+def has_left(agent: Agent) -> bool:
+    """Whether an agent took itself out of routing before its link closed.
+
+    Agents have no other farewell than a heartbeat that calls the backend unhealthy. Source: wire.md §7.
+    """
+    return not agent.linked and not agent.backend_healthy
 
 
 def _protocol_map(method: str, accept: str) -> Answer:

@@ -12,6 +12,7 @@ import structlog
 from hivenet_router.core.bootstrap import Welcome, acceptance, judge, refusal
 from hivenet_router.core.sessions import SessionStore
 from hivenet_router.ports import Clock
+from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.wire.auth_messages import AuthOutcome, AuthRequest, LibP2PInfo, RouterConfig
 from hivenet_router.wire.jwt import AgentClaims, TokenRefused, verify_agent_token
 
@@ -29,16 +30,17 @@ class BootstrapRoom:
     secrets: Sequence[bytes]
     config: RouterConfig
     addresses: Callable[[], LibP2PInfo]
+    rejections: RejectionRoom
 
     def authenticate(self, request: AuthRequest, source: str) -> AuthOutcome:
         """The answer to one `Authenticate` call from this address."""
         judged = judge(request, self._verdict(request.credentials))
         if not isinstance(judged, Welcome):
-            log.warning("agent_refused", client=source, why=judged.message)
+            self.rejections.refused("agent_refused", judged.message, client=source)
             return judged
         session = self.sessions.open(judged.subject, judged.metadata, now=self.clock.now())
         if session is None:
-            log.warning("agent_refused", client=source, why=_FULL)
+            self.rejections.refused("agent_refused", _FULL, client=source)
             return refusal(_FULL)
         log.debug("agent_authenticated", client=source, subject=judged.subject, model=judged.metadata.model)
         return acceptance(session.token, libp2p_info=self.addresses(), config=self.config)

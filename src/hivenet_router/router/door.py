@@ -11,7 +11,7 @@ import structlog
 
 from hivenet_router.names import headers
 from hivenet_router.ports import AnswerWith, Exchange
-from hivenet_router.router import refuse
+from hivenet_router.router import attend, refuse
 from hivenet_router.router.arrive import ToControl, ToInference, ToNowhere, ToPreflight, Way, way_of
 from hivenet_router.router.attend import AttendingRoom
 from hivenet_router.router.settle import status_of
@@ -21,7 +21,7 @@ log = structlog.get_logger("api")
 
 API: Final = "api"
 METRICS: Final = "metrics"
-PEERS: Final = "peers"
+PEERS: Final = attend.PEERS
 
 _PREFLIGHT_METHODS: Final = b"GET, HEAD, POST, PUT, DELETE, OPTIONS"
 _PREFLIGHT_MAX_AGE_S: Final = b"600"

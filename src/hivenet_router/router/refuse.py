@@ -95,8 +95,9 @@ def edge_refusals() -> list[tuple[int, bytes]]:
     ]
 
 
-def break_events(dialect: Dialect) -> tuple[bytes, bytes, bytes, bytes]:
-    """What a stream ends with where it breaks off: backend lost, too long silent, too long in all, router stopping.
+def break_events(dialect: Dialect) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    """What a stream ends with where it breaks off: backend lost, too long silent, too long in all, router stopping,
+    link to the agent lost.
 
     Source: http-api.md §15 item 1; decisions.md 26.
     """
@@ -105,6 +106,11 @@ def break_events(dialect: Dialect) -> tuple[bytes, bytes, bytes, bytes]:
         _break_event(dialect, ErrorCode.REQUEST_TIMEOUT, "the backend fell silent before the end of its answer"),
         _break_event(dialect, ErrorCode.REQUEST_TIMEOUT, "the answer took longer than a stream may"),
         _break_event(dialect, ErrorCode.BACKEND_UNAVAILABLE, "the router is stopping"),
+        _break_event(
+            dialect,
+            ErrorCode.AGENT_DISCONNECTED,
+            "the connection to the agent was lost before the end of its answer",
+        ),
     )
 
 

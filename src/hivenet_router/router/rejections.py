@@ -1,7 +1,8 @@
-"""What is said about connections and requests that the data plane has turned away by itself?
+"""What is said about connections, requests, calls and peers that were turned away, when anybody can make many?
 
-Every one is counted in the metrics; the log has the first of a kind at once and the rest once a minute, so that a flood
-of garbage does not become a flood of lines. Source: http-api.md §1.4; field-cases.md O-15.
+What a listener turns away is counted in the metrics; of everything the log has the first of a kind at once and the rest
+once a minute, so that a flood of garbage does not become a flood of lines.
+Source: http-api.md §1.4; field-cases.md O-15.
 """
 
 from collections.abc import Mapping
@@ -25,6 +26,8 @@ _ADVICE: Final[Mapping[str, str]] = {
 }
 """For what an operator can do something about, and should."""
 
+_WHY_LENGTH_MAX: Final = 200
+
 
 class RejectionRoom:
     """Counts what was turned away, and tells of it in measure."""
@@ -34,10 +37,17 @@ class RejectionRoom:
         self._recorder = recorder
         self._rejections = Rejections()
 
-    def rejected(self, listener: str, client: str, status: int, reason: str) -> None:
-        """Something was turned away; `status` is 0 where it was a whole connection."""
+    def rejected(self, listener: str, client: str, status: int, reason: str, *, peer: str = "") -> None:
+        """Something was turned away; `status` is 0 where it was a whole connection. `reason` is a word of ours."""
         self._recorder.edge_rejected(listener, reason)
-        told = self._rejections.add(Rejection(listener, client, status, reason), now=self._clock.now())
+        self._note(Rejection(listener, client, status, reason, peer=peer))
+
+    def refused(self, event: str, why: str, *, client: str = "", peer: str = "", path: str = "") -> None:
+        """Somebody was refused under a line of its own name, a warning."""
+        self._note(Rejection("", client, 0, why[:_WHY_LENGTH_MAX], event, peer, path))
+
+    def _note(self, rejection: Rejection) -> None:
+        told = self._rejections.add(rejection, now=self._clock.now())
         if told is not None:
             _tell(told)
 
@@ -49,11 +59,15 @@ class RejectionRoom:
 
 def _tell(told: Told) -> None:
     rejection, advice = told.rejection, _ADVICE.get(told.rejection.reason)
-    fields: dict[str, object] = {"client": rejection.client} if rejection.client else {}
-    if rejection.status:
-        fields["status"] = rejection.status
-    say = log.info
-    if advice is not None:
-        say = log.warning
-        fields["advice"] = advice
-    say("request_rejected", listener=rejection.listener, why=rejection.reason, times=told.times, **fields)
+    known = {
+        "listener": rejection.listener,
+        "client": rejection.client,
+        "peer_id": rejection.peer,
+        "path": rejection.path,
+        "status": rejection.status,
+        "advice": advice,
+    }
+    is_trouble = advice is not None or not rejection.listener
+    say = log.warning if is_trouble else log.info
+    fields = {name: value for name, value in known.items() if value}
+    say(rejection.event, why=rejection.reason, times=told.times, **fields)

@@ -44,7 +44,7 @@ from hivenet_router.ports import (
     Recorder,
 )
 from hivenet_router.router import door
-from hivenet_router.router.attend import AttendingRoom
+from hivenet_router.router.attend import AttendingRoom, has_left
 from hivenet_router.router.bootstrap import BootstrapRoom
 from hivenet_router.router.door import Door
 from hivenet_router.router.forward import ForwardLimits, ForwardRoom
@@ -150,12 +150,14 @@ class Router:
             on_waiting=self.plane.set_eager,
         )
         self.attending: Final = AttendingRoom(
-            self.registry, self.sessions, clock, recorder, close_peer=self.plane.close_peer
+            self.registry, self.sessions, clock, recorder, self.rejections, close_peer=self.plane.close_peer
         )
+        self.settling: Final = SettlingRoom(clock, recorder)
         house = House(
             placing=self.placing,
             forwarding=ForwardRoom(clock, recorder, _forward_limits(settings)),
-            settling=SettlingRoom(clock, recorder),
+            settling=self.settling,
+            rejections=self.rejections,
             clock=clock,
             recorder=recorder,
             request_timeout_s=settings.request_timeout_s,
@@ -177,7 +179,8 @@ class Router:
             metrics_ip, metrics_port = _ip_of(settings.metrics_listen.host), settings.metrics_listen.port
             metrics = plane.listen_http(metrics_ip, metrics_port, METRICS_RULES)
         info = self._libp2p_info(bound)
-        room = BootstrapRoom(self.sessions, self._clock, self._agent_secrets(), _told_to_agents(settings), lambda: info)
+        told = _told_to_agents(settings)
+        room = BootstrapRoom(self.sessions, self._clock, self._agent_secrets(), told, lambda: info, self.rejections)
         with _given_by("--grpc-port"):
             self._bootstrap = await self._open_bootstrap(
                 settings.grpc_listen.host, settings.grpc_listen.port, settings.jwt_secret.reveal(), room.authenticate
@@ -191,6 +194,7 @@ class Router:
         self._tasks.spawn(every(SWEEP_INTERVAL_S, lambda: self.sessions.sweep(now=self._clock.now())))
         self._tasks.spawn(every(_STRANGERS_EVERY_S, self.attending.cut_strangers_off))
         self._tasks.spawn(every(_REJECTIONS_EVERY_S, self.rejections.tell_due))
+        self._tasks.spawn(every(_REJECTIONS_EVERY_S, self.settling.tell_due))
 
     async def drain(self) -> None:
         """Take no new work and wait until what runs has ended, within the time allowed.
@@ -263,9 +267,8 @@ class Router:
         def look() -> None:
             for agent in monitor_pass(self.registry, limits, now=self._clock.now()):
                 if remove_if_gone(self.registry, agent, limits, now=self._clock.now()):
-                    log.warning(
-                        "agent_removed", peer_id=agent.peer, model=agent.model, silent_s=settings.remove_after_s
-                    )
+                    say = log.info if has_left(agent) else log.warning
+                    say("agent_removed", peer_id=agent.peer, model=agent.model, silent_s=settings.remove_after_s)
                     self.sessions.forget(agent.peer)
                     self.plane.close_peer(agent.peer)
                     self.plane.forget(agent.peer)

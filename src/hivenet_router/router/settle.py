@@ -14,6 +14,7 @@ from hivenet_router.core.agent import Agent
 from hivenet_router.core.attempts import LinkDead, mark_of
 from hivenet_router.core.ids import ModelName, PeerId
 from hivenet_router.core.outcomes import Mark
+from hivenet_router.core.rejections import Rations
 from hivenet_router.names.errors import ERROR_RULES, ErrorCode
 from hivenet_router.ports import Clock, Finished, Recorder, RequestEnd
 from hivenet_router.router.forward import Failed, Served
@@ -30,10 +31,23 @@ CLIENT_GONE_STATUS: Final = 499
 LINK_RESETS_EVERY_S: Final = 2.0
 """A dead link is counted once, however many requests were on it. Source: signals.md §8.10."""
 
-_CUT_BY_BACKEND: Final = frozenset({"backend_lost", "stream_idle"})
+_CUT_BY_BACKEND: Final = frozenset({"backend_lost", "link_lost", "stream_idle"})
 _CUT: Final = _CUT_BY_BACKEND | {"stream_overtime", "stream_aborted", "aborted"}
 # A request that the stopping router ended unanswered counts like one that it refused.
 _STOPPED: Final = ErrorCode.NO_AGENTS_AVAILABLE
+
+_OWN_WORDS: Final = frozenset(
+    {
+        ErrorCode.MODEL_NOT_FOUND,
+        ErrorCode.NO_AGENTS_AVAILABLE,
+        ErrorCode.NO_CAPACITY,
+        ErrorCode.QUEUE_FULL,
+        ErrorCode.AGENT_DISCONNECTED,
+    }
+)
+"""Codes whose message is the router's. Under every other one an agent may have written it, whatever it gives as the
+source, and what an engine says may hold a client's prompt."""
+_UNKNOWN_MODEL: Final = "(unknown)"
 
 NO_MODEL: Final = ModelName("")
 """The model of a request that was refused before it named one."""
@@ -65,6 +79,7 @@ class SettlingRoom:
         self._clock = clock
         self._recorder = recorder
         self._link_resets: dict[PeerId, float] = {}
+        self._lines: Final = Rations()
 
     def attempt_failed(self, agent: Agent, tenant: str, failed: Failed) -> None:
         """Book an attempt of which the client has seen nothing."""
@@ -111,15 +126,30 @@ class SettlingRoom:
 
     def _settle_exhausted(self, visit: Visit, refusal: Refusal, exhausted_by: str) -> None:
         self._recorder.policy_exhausted(visit.model, visit.tenant)
+        why = refusal.reason
+        # Clients invent names: those that nobody serves share one ration.
+        kind = _UNKNOWN_MODEL if why.code is ErrorCode.MODEL_NOT_FOUND else visit.model
+        suppressed = self._lines.take(kind, now=self._clock.now())
+        if suppressed is None:
+            return
+        fields: dict[str, object] = {"why": why.message} if why.code in _OWN_WORDS else {}
+        if suppressed:
+            fields["suppressed"] = suppressed
         log.warning(
             "policy_exhausted",
             request_id=visit.request_id,
             model=visit.model,
             tenant=visit.tenant,
             emptied_by=exhausted_by,
-            code=str(refusal.reason.code),
-            why=refusal.reason.message,
+            code=str(why.code),
+            status=why.status,
+            **fields,
         )
+
+    def tell_due(self) -> None:
+        """Tell how many lines were held back of models that had none since. Source: observability.md §8, 40."""
+        for model, suppressed in self._lines.due(now=self._clock.now()):
+            log.warning("policy_exhausted_suppressed", model=model, suppressed=suppressed)
 
     def _count_link_reset(self, agent: Agent) -> None:
         now = self._clock.now()

@@ -22,6 +22,7 @@ from hivenet_router.router.forward import Failed, ForwardRoom, Served
 from hivenet_router.router.hold import hold
 from hivenet_router.router.place import PlacingRoom
 from hivenet_router.router.refuse import Refusal
+from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.router.settle import SettlingRoom, Visit
 from hivenet_router.router.stages import Admitted
 
@@ -35,6 +36,7 @@ class House:
     placing: PlacingRoom
     forwarding: ForwardRoom
     settling: SettlingRoom
+    rejections: RejectionRoom
     clock: Clock
     recorder: Recorder
     request_timeout_s: float
@@ -56,6 +58,7 @@ async def walk(exchange: Exchange, path: InferencePath, house: House) -> int:
             visit.finished = visit.served.finished
     except Refusal as refusal:
         visit.refusal = refusal
+        _tell_of_body(exchange, refusal, house.rejections)
         visit.finished = await refuse.answer(exchange, refusal, path.dialect)
     except ClientGone:
         visit.finished = exchange.finished
@@ -66,6 +69,13 @@ async def walk(exchange: Exchange, path: InferencePath, house: House) -> int:
     finally:
         status = house.settling.settle(visit, exchange.arrived.age_s)
     return status
+
+
+def _tell_of_body(exchange: Exchange, refusal: Refusal, rejections: RejectionRoom) -> None:
+    """A body that did not come whole is like what the edge turns away: nobody could look into it further."""
+    arrived = exchange.arrived
+    if arrived.problem is not None:
+        rejections.rejected(arrived.listener, arrived.client, refusal.reason.status, arrived.problem)
 
 
 async def _serve(admitted: Admitted, visit: Visit, house: House) -> Served:

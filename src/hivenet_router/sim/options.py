@@ -11,7 +11,11 @@ MIB: Final = 1024 * 1024
 
 
 class OptionError(ValueError):
-    """A setting that cannot be used; the text names it, its value and the rule."""
+    """Settings that cannot be used; each of `mistakes` names one, its value and the rule."""
+
+    def __init__(self, *mistakes: str) -> None:
+        super().__init__("; ".join(mistakes))
+        self.mistakes = mistakes
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,5 +92,5 @@ def check(options: SimOptions) -> SimOptions:
     ]
     wrong = [text for holds, text in rules if not holds]
     if wrong:
-        raise OptionError("; ".join(wrong))
+        raise OptionError(*wrong)
     return options

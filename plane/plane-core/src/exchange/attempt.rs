@@ -115,8 +115,8 @@ impl Attempt<'_> {
         loop {
             let piece = match answer.body.next().await {
                 Ok(Some(piece)) => piece,
-                Ok(None) if all.is_empty() => return Ok(self.whole(answer.head, held)),
-                Ok(None) => return Ok(self.whole(answer.head, all.freeze())),
+                Ok(None) if all.is_empty() => return self.judged(answer.head, held),
+                Ok(None) => return self.judged(answer.head, all.freeze()),
                 Err(broken) => return Err(Failure::new(FailureKind::Truncated, broken.0)),
             };
             // The first piece is often the whole; others are copied together, as each one keeps a
@@ -149,6 +149,21 @@ impl Attempt<'_> {
         };
         let body = StreamBody::new(self.told.arrival.clone(), spec.clone(), start, limits);
         Success::Stream(Box::new(body), answer.head)
+    }
+
+    /// A buffered answer that its sender has ended; whether that is its end, JSON tells by itself.
+    ///
+    /// Source: wire.md §8.4, §8.7; field-cases.md A-16.
+    fn judged(&self, head: ResponseHead, body: Bytes) -> Result<Success, Box<Failure>> {
+        let is_told = self.forward.spec.needs_end_mark
+            && head.status == 200
+            && head.is_plain_json()
+            && !self.told.arrival.is_head_method();
+        if is_told && !meter::is_whole_json(&body) {
+            let why = "the JSON of the answer is not whole";
+            return Err(Failure::new(FailureKind::Truncated, why));
+        }
+        Ok(self.whole(head, body))
     }
 
     fn whole(&self, head: ResponseHead, body: Bytes) -> Success {

@@ -26,7 +26,7 @@ pub enum Target {
 /// Why a running answer broke off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakKind {
-    /// The backend, or the way to it, is gone; or the answer ended without its dialect's end mark.
+    /// The backend is gone, or a connection to it; or the answer ended without its dialect's end mark.
     Lost,
     /// Silence between two pieces for longer than allowed.
     Idle,
@@ -34,14 +34,17 @@ pub enum BreakKind {
     Overtime,
     /// Ended by command.
     Aborted,
+    /// The link to the agent is gone, and the answer's end with it.
+    LinkLost,
 }
 
 impl BreakKind {
-    pub const ALL: [BreakKind; 4] = [
+    pub const ALL: [BreakKind; 5] = [
         BreakKind::Lost,
         BreakKind::Idle,
         BreakKind::Overtime,
         BreakKind::Aborted,
+        BreakKind::LinkLost,
     ];
 
     pub fn name(self) -> &'static str {
@@ -50,6 +53,7 @@ impl BreakKind {
             BreakKind::Idle => "stream_idle",
             BreakKind::Overtime => "stream_overtime",
             BreakKind::Aborted => "stream_aborted",
+            BreakKind::LinkLost => "link_lost",
         }
     }
 }
@@ -85,7 +89,7 @@ pub struct ForwardSpec {
     /// An event stream without its dialect's end mark counts as broken off.
     pub needs_end_mark: bool,
     /// Sent where a stream breaks off, by kind; empty: nothing.
-    pub break_events: [Bytes; 4],
+    pub break_events: [Bytes; 5],
 }
 
 #[derive(Clone, Debug)]

@@ -128,7 +128,14 @@ impl StreamBody {
             Poll::Ready(Ok(None)) if self.ends_properly() => Poll::Ready(self.end()),
             // All that matters was said before the connection died.
             Poll::Ready(Err(_)) if self.has_end_mark() => Poll::Ready(self.end()),
-            Poll::Ready(_) => Poll::Ready(self.break_off(BreakKind::Lost)),
+            Poll::Ready(_) => {
+                let is_linked = !self.is_link_closed(cx);
+                Poll::Ready(self.break_off(if is_linked {
+                    BreakKind::Lost
+                } else {
+                    BreakKind::LinkLost
+                }))
+            }
             Poll::Pending => self.poll_limits(cx),
         }
     }
@@ -151,9 +158,8 @@ impl StreamBody {
     }
 
     fn poll_limits(&mut self, cx: &mut Context<'_>) -> Poll<Chunk> {
-        let link = self.link_closed.as_mut();
-        if link.is_some_and(|closed| closed.as_mut().poll(cx).is_ready()) {
-            return Poll::Ready(self.break_off(BreakKind::Lost));
+        if self.is_link_closed(cx) {
+            return Poll::Ready(self.break_off(BreakKind::LinkLost));
         }
         // Silence counts from when all that came had been taken, so that a slow reader is not
         // charged to the backend.
@@ -172,6 +178,11 @@ impl StreamBody {
             }
             self.timer.as_mut().reset(due.into());
         }
+    }
+
+    fn is_link_closed(&mut self, cx: &mut Context<'_>) -> bool {
+        let link = self.link_closed.as_mut();
+        link.is_some_and(|closed| closed.as_mut().poll(cx).is_ready())
     }
 
     fn is_overtime(&self) -> bool {

@@ -79,6 +79,9 @@ pub struct RequestParser {
 /// Empty lines tolerated before a request line. Source: RFC 9112 §2.2.
 const LEADING_BLANK_LINES_MAX: u32 = 4;
 
+/// Longest `Host` that is let in, port and all.
+const HOST_BYTES_MAX: usize = 255;
+
 impl RequestParser {
     pub fn new(limits: GuardLimits) -> Self {
         RequestParser {
@@ -236,12 +239,20 @@ fn behind_authority(target: &str) -> Option<&str> {
     Some(rest.find(['/', '?']).map_or("", |at| &rest[at..]))
 }
 
+/// Source: RFC 9112 §3.2.
 fn check_host(fields: &Fields, is_http11: bool) -> Result<(), Refused> {
-    match (fields.all("host").count(), is_http11) {
-        (1, _) | (0, false) => Ok(()),
-        (0, true) => Err(bad("host_missing")),
-        _ => Err(bad("host_repeated")),
+    match sole(fields, "host").map_err(|()| bad("host_repeated"))? {
+        None if is_http11 => Err(bad("host_missing")),
+        Some(host) if !is_host(host) => Err(bad("host_malformed")),
+        _ => Ok(()),
     }
+}
+
+/// Whether nobody reads more into it than a name and a port: no path, no user, no list. May be empty.
+fn is_host(host: &[u8]) -> bool {
+    let is_no_part =
+        |byte: &u8| byte.is_ascii_control() || matches!(byte, b' ' | b'/' | b'@' | b',');
+    host.len() <= HOST_BYTES_MAX && !host.iter().any(is_no_part)
 }
 
 fn request_framing(fields: &Fields, is_http11: bool) -> Result<Framing, Refused> {

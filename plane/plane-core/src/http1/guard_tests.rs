@@ -112,6 +112,23 @@ fn host_must_stand_once() {
 }
 
 #[test]
+fn host_is_a_name_and_a_port_at_most() {
+    let with = |host: &str| format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes();
+    let longest = "a".repeat(255);
+    for host in ["", "a", "a.b:80", "[::1]:8080", "127.0.0.1", &longest] {
+        assert!(parse(&with(host)).unwrap().is_some(), "{host:?}");
+    }
+    let too_long = "a".repeat(256);
+    for host in ["a b", "a\tb", "a/b", "user@a", "a,b", "http://a", &too_long] {
+        assert_eq!(reason(&with(host)), (400, "host_malformed"), "{host:?}");
+    }
+    assert_eq!(
+        reason(b"GET / HTTP/1.0\r\nHost: a b\r\n\r\n"),
+        (400, "host_malformed")
+    );
+}
+
+#[test]
 fn what_parsers_disagree_on_is_refused() {
     // This one before the head is whole.
     assert_eq!(reason(b"GET / HTTP/1.1\nHost"), (400, "bare_lf"));

@@ -35,6 +35,17 @@ impl ResponseHead {
             .get("content-type")
             .is_some_and(|v| memmem::find(&v.to_ascii_lowercase(), b"text/event-stream").is_some())
     }
+
+    /// One JSON text, readable as it comes: not compressed, and no sequence of texts.
+    pub fn is_plain_json(&self) -> bool {
+        let coding = self.fields.get("content-encoding");
+        let kind = self.fields.get("content-type").map(|value| {
+            let essence = value.split(|b| *b == b';').next().unwrap_or_default();
+            essence.trim_ascii().to_ascii_lowercase()
+        });
+        coding.is_none_or(|coding| coding.eq_ignore_ascii_case(b"identity"))
+            && kind.is_some_and(|kind| kind == b"application/json" || kind.ends_with(b"+json"))
+    }
 }
 
 /// Interim (1xx) answers skipped before the real one.
@@ -223,6 +234,26 @@ mod tests {
     fn a_head_that_another_reader_would_end_sooner_is_an_error() {
         let wire = b"HTTP/1.1 200 OK\nContent-Length: 5\n\nhello\r\n\r\n";
         assert!(parse(wire).is_err());
+    }
+
+    #[test]
+    fn json_is_known_by_its_type_unless_it_is_compressed_or_a_sequence() {
+        for (fields, is_json) in [
+            ("Content-Type: application/json\r\n", true),
+            ("Content-Type: Application/JSON; charset=utf-8\r\n", true),
+            ("Content-Type: application/problem+json\r\n", true),
+            ("Content-Type: application/x-ndjson\r\n", false),
+            ("Content-Type: text/plain; of=application/json\r\n", false),
+            (
+                "Content-Type: application/json\r\nContent-Encoding: gzip\r\n",
+                false,
+            ),
+            ("", false),
+        ] {
+            let wire = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
+            let head = parse(wire.as_bytes()).unwrap().unwrap();
+            assert_eq!(head.is_plain_json(), is_json, "{fields}");
+        }
     }
 
     #[test]

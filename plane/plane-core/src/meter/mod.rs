@@ -13,11 +13,13 @@ mod sse;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use json::Walker;
 use place::Place;
 use sse::Lines;
 use tally::Tally;
+pub use whole::is_whole_json;
 
 /// What a stream or an answer has shown so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,9 +14,9 @@ use libp2p::swarm::ConnectionId;
 
 use super::addr::ip_group;
 
-/// Refusals of one address are told once in this time.
+/// Refusals of one address for one reason are told once in this time.
 const REFUSED_TOLD_EVERY: Duration = Duration::from_secs(60);
-/// Addresses remembered for that; while so many are fresh, further ones are refused silently.
+/// Refusals remembered for that; while so many are fresh, further ones are not told.
 const REFUSED_REMEMBERED_MAX: usize = 1024;
 
 /// The count of inbound connections.
@@ -26,7 +26,7 @@ pub(super) struct Admission {
     /// Every inbound connection, pending or established, with the address group it counts against.
     inbound: HashMap<ConnectionId, Option<IpAddr>>,
     per_group: HashMap<IpAddr, usize>,
-    refused_told: HashMap<IpAddr, Instant>,
+    refused_told: HashMap<(IpAddr, &'static str), Instant>,
 }
 
 impl Admission {
@@ -75,10 +75,10 @@ impl Admission {
     }
 
     /// Whether this refusal should be told.
-    pub(super) fn worth_telling(&mut self, ip: IpAddr, now: Instant) -> bool {
-        let group = ip_group(ip);
+    pub(super) fn worth_telling(&mut self, ip: IpAddr, reason: &'static str, now: Instant) -> bool {
+        let told = (ip_group(ip), reason);
         let recent = |told: &Instant| now.duration_since(*told) < REFUSED_TOLD_EVERY;
-        if self.refused_told.get(&group).is_some_and(recent) {
+        if self.refused_told.get(&told).is_some_and(recent) {
             return false;
         }
         if self.refused_told.len() >= REFUSED_REMEMBERED_MAX {
@@ -86,7 +86,7 @@ impl Admission {
         }
         let room = self.refused_told.len() < REFUSED_REMEMBERED_MAX;
         if room {
-            self.refused_told.insert(group, now);
+            self.refused_told.insert(told, now);
         }
         room
     }

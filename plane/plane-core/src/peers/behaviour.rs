@@ -30,6 +30,7 @@ use super::{
     admission::Admission,
     conn::{Conn, Registry},
     handler::Handler,
+    reason::handshake_reason,
     stream::Inbound,
 };
 
@@ -43,11 +44,17 @@ pub(super) struct LinkLimits {
     pub(super) open_within: Duration,
 }
 
-/// An inbound connection was refused before its handshake.
+/// An inbound connection came to nothing.
 #[derive(Debug)]
-pub struct RefusedIp(pub IpAddr);
+pub struct Refused {
+    pub ip: IpAddr,
+    pub reason: &'static str,
+}
 
-type Action = ToSwarm<RefusedIp, Infallible>;
+/// The reason of those refused before their handshake.
+const TOO_MANY: &str = "too_many_connections_of_address";
+
+type Action = ToSwarm<Refused, Infallible>;
 
 /// The behaviour that owns the `/http/1.1` link.
 pub struct Link {
@@ -114,6 +121,15 @@ impl Link {
         self.admission.forget(id);
     }
 
+    fn tell_refused(&mut self, ip: Option<IpAddr>, reason: &'static str) {
+        if let Some(ip) = ip
+            && self.admission.worth_telling(ip, reason, Instant::now())
+        {
+            let refused = Refused { ip, reason };
+            self.actions.push_back(ToSwarm::GenerateEvent(refused));
+        }
+    }
+
     fn established(&mut self, peer_id: PeerId, id: ConnectionId) {
         let Some(conn) = self.fresh.remove(&id) else {
             return;
@@ -143,7 +159,7 @@ impl Link {
 
 impl NetworkBehaviour for Link {
     type ConnectionHandler = Handler;
-    type ToSwarm = RefusedIp;
+    type ToSwarm = Refused;
 
     fn handle_pending_inbound_connection(
         &mut self,
@@ -153,12 +169,7 @@ impl NetworkBehaviour for Link {
     ) -> Result<(), ConnectionDenied> {
         let ip = ip_of(remote);
         self.admission.admit(id, ip).map_err(|text| {
-            if let Some(ip) = ip
-                && self.admission.worth_telling(ip, Instant::now())
-            {
-                self.actions
-                    .push_back(ToSwarm::GenerateEvent(RefusedIp(ip)));
-            }
+            self.tell_refused(ip, TOO_MANY);
             ConnectionDenied::new(io::Error::other(text))
         })
     }
@@ -204,7 +215,12 @@ impl NetworkBehaviour for Link {
                     self.close(peer_id, old);
                 }
             }
-            FromSwarm::ListenFailure(failure) => self.failed(failure.connection_id),
+            FromSwarm::ListenFailure(failure) => {
+                self.failed(failure.connection_id);
+                if let Some(reason) = handshake_reason(failure.error) {
+                    self.tell_refused(ip_of(failure.send_back_addr), reason);
+                }
+            }
             FromSwarm::DialFailure(failure) => self.failed(failure.connection_id),
             _ => {}
         }
@@ -220,7 +236,7 @@ impl NetworkBehaviour for Link {
     }
 
     // Actions are only ever queued from within the swarm's own poll, which asks again afterwards.
-    fn poll(&mut self, _: &mut Context<'_>) -> Poll<ToSwarm<RefusedIp, THandlerInEvent<Self>>> {
+    fn poll(&mut self, _: &mut Context<'_>) -> Poll<ToSwarm<Refused, THandlerInEvent<Self>>> {
         self.actions.pop_front().map_or(Poll::Pending, Poll::Ready)
     }
 }

@@ -36,6 +36,8 @@ pub struct PeersConfig {
     pub frame_bytes: usize,
     pub ping_every: Duration,
     pub ping_within: Duration,
+    /// From the first byte of TCP to the agreed muxer, in both directions.
+    pub connect_within: Duration,
     /// A stream the peer has not taken up by then is given up.
     pub open_within: Duration,
 }
@@ -55,6 +57,7 @@ impl PeersConfig {
             // A peer that stands still is given up between every + 2 within and 2 every + 2 within: 12.5 to 15 s.
             ping_every: Duration::from_millis(2500),
             ping_within: Duration::from_secs(5),
+            connect_within: Duration::from_secs(15),
             open_within: Duration::from_secs(10),
         }
     }

@@ -54,9 +54,8 @@ pub enum PeerEvent {
     Down { peer: PeerId, reason: String },
     /// The peer has said what it is; once per connection.
     Identified { peer: PeerId, agent_version: String },
-    /// Connections are refused before the handshake, by the limit per address or in all; told once a
-    /// minute and address.
-    RefusedIp { ip: IpAddr },
+    /// Connections of this address come to nothing; told once a minute, address and reason.
+    Refused { ip: IpAddr, reason: &'static str },
 }
 
 /// Why the link could not do what was asked.

@@ -2,7 +2,13 @@
 
 use std::error::Error;
 
-use libp2p::swarm::{ConnectionError, DialError};
+use std::io;
+
+use libp2p::{
+    TransportError,
+    core::transport::timeout::TransportTimeoutError,
+    swarm::{ConnectionError, DialError, ListenError},
+};
 
 pub(super) fn close_text(cause: Option<ConnectionError>) -> String {
     match cause {
@@ -25,6 +31,23 @@ pub(super) fn dial_text(error: &DialError) -> String {
         }
         error => innermost(error),
     }
+}
+
+/// Why an inbound connection did not get through its handshake; `None` where that is not what ended it.
+pub(super) fn handshake_reason(error: &ListenError) -> Option<&'static str> {
+    match error {
+        // The one is told where it is decided, the other is our own end.
+        ListenError::Denied { .. } | ListenError::Aborted => None,
+        ListenError::Transport(TransportError::Other(error)) if is_timeout(error) => {
+            Some("handshake_timeout")
+        }
+        _ => Some("handshake_failed"),
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    matches!(inner, Some(TransportTimeoutError::<io::Error>::Timeout))
 }
 
 /// The text at the root of an error: the layers above it only say that they failed.

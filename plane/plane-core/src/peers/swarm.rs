@@ -4,8 +4,6 @@
 //! tells by identify is neither kept nor dialled, and it is told no addresses of ours.
 //! Source: wire.md 5.1, 5.2, 5.6.
 
-use std::time::Duration;
-
 use libp2p::{
     Multiaddr, PeerId, Swarm, SwarmBuilder,
     core::upgrade::Version,
@@ -26,8 +24,6 @@ use super::{
 
 /// Inbound streams of one connection that negotiate, or wait for their place, at once.
 pub const NEGOTIATING_MAX: usize = 128;
-/// From the first byte of TCP to the agreed muxer, in both directions.
-const CONNECT_WITHIN: Duration = Duration::from_secs(15);
 
 #[derive(NetworkBehaviour)]
 pub(super) struct Behaviour {
@@ -90,7 +86,7 @@ pub(super) fn build(
                 .with_max_negotiating_inbound_streams(NEGOTIATING_MAX)
                 .with_substream_upgrade_protocol_override(Version::V1Lazy)
         })
-        .with_connection_timeout(CONNECT_WITHIN)
+        .with_connection_timeout(config.connect_within)
         .build();
     Ok(swarm)
 }

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use super::{
     PeerEvent, PeersError,
-    behaviour::RefusedIp,
+    behaviour::Refused,
     conn::Registry,
     listens::Listens,
     reason::{close_text, dial_text},
@@ -177,7 +177,9 @@ impl SwarmTask {
 
     fn on_behaviour(&mut self, event: BehaviourEvent) {
         match event {
-            BehaviourEvent::Link(RefusedIp(ip)) => self.tell(PeerEvent::RefusedIp { ip }),
+            BehaviourEvent::Link(Refused { ip, reason }) => {
+                self.tell(PeerEvent::Refused { ip, reason });
+            }
             BehaviourEvent::Ping(event) => self.on_ping(event),
             BehaviourEvent::Identify(identify::Event::Received {
                 connection_id,

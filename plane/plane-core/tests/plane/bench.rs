@@ -215,7 +215,7 @@ pub fn spec() -> ForwardSpec {
         idle: Duration::from_secs(30),
         buffered_bytes_max: 8 << 20,
         meter: true,
-        break_events: ["lost", "idle", "overtime", "aborted"]
+        break_events: ["lost", "idle", "overtime", "aborted", "link_lost"]
             .map(|kind| Bytes::from(format!("data: {{\"error\":\"{kind}\"}}\n\n"))),
         ..ForwardSpec::default()
     }

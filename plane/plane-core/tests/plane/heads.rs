@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 const CASES: &[(&str, u16, &str)] = &[
     ("GET / HTTP/1.1\r\n\r\n", 400, "host_missing"),
+    ("GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400, "host_malformed"),
     (
         "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
         400,

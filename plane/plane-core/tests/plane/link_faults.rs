@@ -67,10 +67,10 @@ async fn a_link_lost_while_streams_run_ends_them_with_their_event_and_closes_the
     linked.router.plane.context().peers.close_peer(&agent);
     promptly("the backend", backend.closed()).await;
     let rest = String::from_utf8(client.rest().await.unwrap()).unwrap();
-    assert!(rest.contains("\"lost\"") && !rest.ends_with(LAST_CHUNK));
+    assert!(rest.contains("\"link_lost\"") && !rest.ends_with(LAST_CHUNK));
     assert_eq!(
         linked.router.outcome(&arrival).await,
-        Outcome::Broken(BreakKind::Lost)
+        Outcome::Broken(BreakKind::LinkLost)
     );
 }
 
@@ -120,10 +120,10 @@ async fn a_link_replaced_ends_what_ran_on_the_old_one_and_carries_what_comes() {
     }
     linked.link().await;
     let rest = String::from_utf8(client.rest().await.unwrap()).unwrap();
-    assert!(rest.contains("\"lost\""), "{rest}");
+    assert!(rest.contains("\"link_lost\""), "{rest}");
     assert_eq!(
         linked.router.outcome(&arrival).await,
-        Outcome::Broken(BreakKind::Lost)
+        Outcome::Broken(BreakKind::LinkLost)
     );
     promptly("the backend", backend.closed()).await;
     for _ in 0..3 {
@@ -155,10 +155,10 @@ async fn a_link_lost_under_a_stalled_client_gives_everything_back() {
     linked.router.plane.context().peers.close_peer(&agent);
     promptly("the backend", backend.closed()).await;
     let rest = client.rest().await.unwrap();
-    assert!(rest.ends_with(b"data: {\"error\":\"lost\"}\n\n\r\n"));
+    assert!(rest.ends_with(b"data: {\"error\":\"link_lost\"}\n\n\r\n"));
     assert_eq!(
         linked.router.outcome(&arrival).await,
-        Outcome::Broken(BreakKind::Lost)
+        Outcome::Broken(BreakKind::LinkLost)
     );
     soon("the agent's end", async {
         while linked.agent.plane.context().live() > 0 {

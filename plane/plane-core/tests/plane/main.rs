@@ -24,3 +24,4 @@ mod requests;
 mod stale;
 mod stream_bytes;
 mod stream_ends;
+mod whole_json;

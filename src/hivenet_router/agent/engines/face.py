@@ -20,6 +20,8 @@ class ModelsUnreadable(ValueError):
 class EngineFace:
     """One engine's row.
 
+    `serves_only_listed`: a model that the list lacks is most likely a slip; `plain` gives a name as the list has it.
+
     `probe_path` None: the operator names the health URL; `models_path` None: no discovery; `metrics_in` None: no
     metrics.
     """
@@ -28,6 +30,8 @@ class EngineFace:
     models_path: str | None
     models_in: Callable[[bytes], tuple[str, ...]]
     metrics_in: Reader | None = None
+    serves_only_listed: bool = False
+    plain: Callable[[str], str] = str
 
 
 class _Model(msgspec.Struct, frozen=True):

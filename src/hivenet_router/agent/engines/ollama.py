@@ -26,7 +26,18 @@ def tagged_models(body: bytes) -> tuple[str, ...]:
         models = msgspec.json.decode(body, type=_Tags).models
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise ModelsUnreadable(f"not a list of models as Ollama writes it: {error}") from error
-    return some(model.name.removesuffix(_DEFAULT_TAG) for model in models)
+    return some(untagged(model.name) for model in models)
 
 
-FACE: Final = EngineFace(probe_path="/api/tags", models_path="/api/tags", models_in=tagged_models)
+def untagged(name: str) -> str:
+    """A model's name without the tag that goes without saying."""
+    return name.removesuffix(_DEFAULT_TAG)
+
+
+FACE: Final = EngineFace(
+    probe_path="/api/tags",
+    models_path="/api/tags",
+    models_in=tagged_models,
+    serves_only_listed=True,
+    plain=untagged,
+)

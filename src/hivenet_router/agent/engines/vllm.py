@@ -5,4 +5,10 @@ from typing import Final
 from hivenet_router.agent.engines.face import EngineFace, openai_models
 from hivenet_router.wire.engine_metrics import vllm
 
-FACE: Final = EngineFace(probe_path="/health", models_path="/v1/models", models_in=openai_models, metrics_in=vllm.read)
+FACE: Final = EngineFace(
+    probe_path="/health",
+    models_path="/v1/models",
+    models_in=openai_models,
+    metrics_in=vllm.read,
+    serves_only_listed=True,
+)

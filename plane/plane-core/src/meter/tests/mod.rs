@@ -4,6 +4,7 @@ mod answers;
 mod properties;
 mod streams;
 mod structure;
+mod whole;
 
 use super::{Meter, Usage, usage_of_body};
 

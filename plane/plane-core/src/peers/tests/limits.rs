@@ -8,7 +8,7 @@ use std::{
 
 use futures::FutureExt;
 use libp2p::{
-    Multiaddr, PeerId,
+    Multiaddr, PeerId, TransportError,
     core::ConnectedPoint,
     swarm::{
         ConnectionClosed, ConnectionId, FromSwarm, ListenError, ListenFailure, NetworkBehaviour,
@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use super::super::{
     OpenError,
     addr::{dialable, ip_group},
-    behaviour::{Link, LinkLimits, RefusedIp},
+    behaviour::{Link, LinkLimits, Refused},
     conn::{Conn, Registry},
 };
 
@@ -61,7 +61,7 @@ fn refused(link: &mut Link) -> Vec<String> {
     let mut told = Vec::new();
     let mut cx = Context::from_waker(Waker::noop());
     while let Poll::Ready(action) = link.poll(&mut cx) {
-        if let ToSwarm::GenerateEvent(RefusedIp(ip)) = action {
+        if let ToSwarm::GenerateEvent(Refused { ip, .. }) = action {
             told.push(ip.to_string());
         }
     }
@@ -144,6 +144,23 @@ fn refusals_of_one_address_are_told_once() {
     }
     assert!(!arrives(&mut link, 10, "192.0.2.2"));
     assert_eq!(refused(&mut link), ["192.0.2.1", "192.0.2.2"]);
+}
+
+#[test]
+fn a_failed_handshake_is_told_beside_the_refusals_of_its_address() {
+    let mut link = link(1, 100);
+    assert!(arrives(&mut link, 1, "192.0.2.1"));
+    assert!(!arrives(&mut link, 2, "192.0.2.1"));
+    for id in [2, 1] {
+        link.on_swarm_event(FromSwarm::ListenFailure(ListenFailure {
+            local_addr: &from("10.0.0.1"),
+            send_back_addr: &from("192.0.2.1"),
+            error: &ListenError::Transport(TransportError::Other(io::Error::other("noise"))),
+            connection_id: ConnectionId::new_unchecked(id),
+            peer_id: None,
+        }));
+    }
+    assert_eq!(refused(&mut link), ["192.0.2.1", "192.0.2.1"]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod bounds;
 mod frames;
+mod handshake;
 mod identity;
 mod limits;
 mod link;

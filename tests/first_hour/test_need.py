@@ -38,12 +38,10 @@ class System:
     def has_apt(self, rust: str, *, root: bool = False) -> None:
         """apt offers this version of Rust, and leaves it installed if asked to."""
         self.has("apt-cache", f"echo rustc-web:; echo '  Candidate: {rust}'")
-        rustc = self._bin / "rustc"
         self.has(
             "apt-get",
             f'[ "$1" = install ] || exit 0; cd {self._bin}; for each in rustc cargo; do'
-            f' echo "#!/bin/sh" > $each; echo "echo rustc {rust.partition("+")[0]}" >> $each; chmod 755 $each; done'
-            f" # {rustc}",
+            f' echo "#!/bin/sh" > $each; echo "echo rustc {rust.partition("+")[0]}" >> $each; chmod 755 $each; done',
         )
         self.has("id", "echo 0" if root else "echo 1000")
 

@@ -1,8 +1,6 @@
 //! Why a connection ended or did not come about, in words for the person who reads the log.
 
-use std::error::Error;
-
-use std::io;
+use std::{error::Error, io};
 
 use libp2p::{
     TransportError,
@@ -45,9 +43,9 @@ pub(super) fn handshake_reason(error: &ListenError) -> Option<&'static str> {
     }
 }
 
+// The type of the timeout's error cannot be named here: it holds that of the whole transport.
 fn is_timeout(error: &io::Error) -> bool {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
-    matches!(inner, Some(TransportTimeoutError::<io::Error>::Timeout))
+    innermost(error) == TransportTimeoutError::<io::Error>::Timeout.to_string()
 }
 
 /// The text at the root of an error: the layers above it only say that they failed.

@@ -75,6 +75,23 @@ async fn a_link_lost_while_streams_run_ends_them_with_their_event_and_closes_the
 }
 
 #[tokio::test]
+async fn an_agent_that_dies_under_a_stream_is_told_apart_from_its_backend() {
+    let backend = one_event().await;
+    let mut linked = Linked::new(backend.address).await;
+    let (mut client, arrival) = begin(&mut linked).await;
+    client.until(b"data: 1\n\n").await;
+    let agent = &linked.agent.plane;
+    // It blocks, and a test is a task.
+    std::thread::scope(|scope| scope.spawn(|| agent.shutdown()).join()).unwrap();
+    let rest = String::from_utf8(client.rest().await.unwrap()).unwrap();
+    assert!(rest.contains("\"link_lost\""), "{rest}");
+    assert_eq!(
+        linked.router.outcome(&arrival).await,
+        Outcome::Broken(BreakKind::LinkLost)
+    );
+}
+
+#[tokio::test]
 async fn a_link_lost_while_a_request_waits_fails_it_and_another_attempt_is_served() {
     let silent = Backend::new(|mut serving| async move {
         serving.request().await;

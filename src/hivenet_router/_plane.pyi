@@ -98,6 +98,9 @@ class ForwardSpec:
 class DoorSpec:
     """A listener's rules. Limits are in bytes and seconds; a body limit of 0 means none, an idle time of None too.
 
+    `bodies_bytes_max` bounds the request bodies of this listener together; each counts until its exchange is over and
+    its `Arrived` is gone.
+
     `idle_within_s` is 120 where nothing is said.
     """
 
@@ -106,6 +109,7 @@ class DoorSpec:
         name: str,
         *,
         body_bytes_max: int,
+        bodies_bytes_max: int = 1_073_741_824,
         head_within_s: float = 10.0,
         body_within_s: float = 60.0,
         idle_within_s: float | None = ...,
@@ -370,13 +374,13 @@ class Plane:
         *,
         conns_per_ip: int,
         inbound_served: int = 1024,
+        inbound_waiting: int = 384,
         streams_max: int = 1024,
         pool_idle_max: int = 256,
         pool_age_max_s: float = 30.0,
-        bodies_bytes_max: int = 1_073_741_824,
     ) -> Plane:
-        """Starts the thread; `identity` is the 68-byte key file. `bodies_bytes_max` bounds the request bodies of all
-        listeners together; each counts until its exchange is over and its `Arrived` is gone.
+        """Starts the thread; `identity` is the 68-byte key file. Of the streams a peer has open, `inbound_served` are
+        served at once and `inbound_waiting` more may wait; one more is reset.
 
         Raises: OSError when it cannot start.
         """

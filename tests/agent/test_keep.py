@@ -77,6 +77,21 @@ async def test_a_lost_link_is_dialled_again_at_once_and_the_session_goes_on() ->
     assert [line["event"] for line in lines if line["event"].startswith("link_")] == ["link_lost", "link_restored"]
 
 
+async def test_a_link_that_is_taken_over_again_and_again_is_dialled_more_and_more_slowly() -> None:
+    one = router()
+    with capture_logs() as lines:
+        async with agent_of({A: one}) as agent:
+            for _ in range(120):
+                await asyncio.sleep(0.5)
+                if agent.session.is_registered:
+                    agent.link_down(one)
+    dialled = [at for at, _ in one.dials]
+    assert len(dialled) < 12
+    told = [line for line in lines if line["event"] == "link_taken_over"]
+    assert told
+    assert "--identity-path" in told[0]["advice"]
+
+
 async def test_a_link_that_cannot_be_had_again_ends_the_session() -> None:
     one = router()
     with capture_logs() as lines:

@@ -13,10 +13,17 @@ UNIX_START: Final = 1_764_000_000.0
 class VirtualClock(Clock):
     """Both clocks, driven by the loop."""
 
+    def __init__(self) -> None:
+        self._ahead_s = 0.0
+
+    def jump(self, seconds: float) -> None:
+        """Let time pass in which nothing ran."""
+        self._ahead_s += seconds
+
     def now(self) -> Monotonic:
         """Seconds on the loop's clock."""
-        return Monotonic(asyncio.get_running_loop().time())
+        return Monotonic(self._ahead_s + asyncio.get_running_loop().time())
 
     def unix(self) -> UnixTime:
         """The same, since 1970."""
-        return UnixTime(UNIX_START + asyncio.get_running_loop().time())
+        return UnixTime(UNIX_START + self._ahead_s + asyncio.get_running_loop().time())

@@ -65,12 +65,14 @@ class FakeFinished:
 class Answers:
     """The agent answers 200: its headers after a while, the first byte a while later, the end after that.
 
-    `outcome` is how the exchange then ends; a stream can break off.
+    `outcome` is how the exchange then ends; a stream can break off. `read_for_s` is how long the client takes to read a
+    buffered answer, which is a long one then.
     """
 
     head_after_s: float = 0.0
     first_byte_after_s: float = 0.0
     lasts_s: float = 0.0
+    read_for_s: float = 0.0
     is_stream: bool = False
     usage: FakeUsage | None = None
     outcome: str = "answered"
@@ -205,6 +207,7 @@ class FakeExchange(Exchange):
         *,
         within_s: float,
         on_head: Callable[[Head], None],
+        on_reply: Callable[[], None] | None = None,
         reply_fields: Sequence[tuple[bytes, bytes]] = (),
         body: bytes | None = None,
     ) -> Finished:
@@ -218,7 +221,7 @@ class FakeExchange(Exchange):
             async with asyncio.timeout(within_s) as limit:
                 if isinstance(script, Fails):
                     return await self._fail(script, on_head, began)
-                return await self._answer(script, on_head, began, limit)
+                return await self._answer(script, on_head, on_reply, began, limit)
         except TimeoutError:
             raise AttemptFailed("timeout", "no answer within the time allowed") from None
 
@@ -263,7 +266,12 @@ class FakeExchange(Exchange):
         )
 
     async def _answer(
-        self, script: Answers, on_head: Callable[[Head], None], began: float, limit: asyncio.Timeout
+        self,
+        script: Answers,
+        on_head: Callable[[Head], None],
+        on_reply: Callable[[], None] | None,
+        began: float,
+        limit: asyncio.Timeout,
     ) -> FakeFinished:
         if await self._is_over_within(script.head_after_s):
             return self._over.result()
@@ -273,7 +281,7 @@ class FakeExchange(Exchange):
         waits = [script.first_byte_after_s, script.lasts_s]
         if not script.is_stream:
             # A buffered answer reaches the client as one.
-            waits = [script.first_byte_after_s + script.lasts_s, 0.0]
+            waits = [script.first_byte_after_s + script.lasts_s, script.read_for_s]
         if await self._is_over_within(waits[0]):
             return self._over.result()
         limit.reschedule(None)
@@ -281,6 +289,8 @@ class FakeExchange(Exchange):
         self._head_s = head_s
         self._first_byte_s = max(self.arrived.age_s, 1e-6)
         self._is_streaming = script.is_stream
+        if on_reply is not None and (script.is_stream or script.read_for_s):
+            on_reply()
         if not await self._is_over_within(waits[1]):
             self._end(script.outcome, script.usage)
         return self._over.result()

@@ -77,6 +77,18 @@ async def test_slot_and_permit_of_a_buffered_answer_end_with_it() -> None:
     assert rooms.is_at_rest
 
 
+async def test_a_client_that_reads_a_long_answer_slowly_holds_no_slot_and_no_permit() -> None:
+    rooms = Rooms()
+    agent = rooms.join(A, Answers(head_after_s=1.0, lasts_s=5.0, read_for_s=60.0))
+    running = await soon(forwarded(rooms, rooms.chat()))
+    await asyncio.sleep(5)
+    assert (agent.active_slots, rooms.placing.permits_free) == (1, 49)
+    await asyncio.sleep(20)
+    assert (agent.active_slots, rooms.placing.permits_free, rooms.recorder.streams_now[MODEL]) == (0, 50, 0)
+    await running
+    assert rooms.is_at_rest
+
+
 async def test_a_stream_keeps_its_slot_to_the_end_where_the_operator_says_so() -> None:
     rooms = Rooms(holds_slot_for_stream=True)
     agent = rooms.join(A, Answers(head_after_s=1.0, lasts_s=10.0, is_stream=True))

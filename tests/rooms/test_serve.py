@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Sequence
 
 import pytest
+from structlog.testing import capture_logs
 from tests.config.given import good_router
 from tests.core.making import MODEL, OTHER_MODEL, A, B, described
 from tests.fakes.clock import VirtualClock
@@ -167,6 +168,23 @@ async def test_a_silent_agent_is_taken_out_and_then_removed_with_its_sessions_an
         assert len(router.sessions) == 0
         assert f"close peer {A}" in town.plane.events
         assert f"forget {A}" in town.plane.events
+
+
+async def test_a_router_that_itself_stood_still_takes_no_agent_for_gone() -> None:
+    town = Town()
+    async with running(town.settings, town.world()) as router:
+        town.join(router)
+        await asyncio.sleep(12)
+        with capture_logs() as lines:
+            # As after SIGSTOP or a laptop's sleep: time has passed, and what was sent meanwhile is not read yet.
+            town.clock.jump(300)
+            await asyncio.sleep(10.5)
+        assert router.registry.agent(A) is not None
+        assert [line["event"] for line in lines if "agent" in line["event"] or "router" in line["event"]] == [
+            "router_stood_still"
+        ]
+        await asyncio.sleep(20)
+        assert router.registry.agent(A) is None
 
 
 async def test_strangers_are_cut_off_and_expired_sessions_swept() -> None:

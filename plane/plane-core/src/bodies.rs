@@ -2,14 +2,15 @@
 //!
 //! A body is held from its first byte until nobody needs the request any more: its exchange is
 //! over, and whoever was told of its arrival has let go of it. The bound is over all connections
-//! of all listeners, so that many clients together cannot fill the memory.
+//! of one listener: many clients together cannot fill the memory, nor take the room of those who
+//! come in by another door.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// What a plane holds at most, unless its starter says otherwise.
+/// What a listener holds at most, unless its rules say otherwise.
 pub const BODIES_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 #[derive(Debug)]

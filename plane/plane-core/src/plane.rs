@@ -5,7 +5,6 @@
 
 pub use crate::own_request::OwnRequest;
 use crate::{
-    bodies::Bodies,
     events::{Event, Events, Handle},
     exchange::{Standing, Target},
     ingress::{self, Door, DoorSpec},
@@ -30,7 +29,6 @@ use tokio_util::sync::CancellationToken;
 /// What every connection needs at hand.
 pub struct Context {
     pub events: Events,
-    pub bodies: Arc<Bodies>,
     pub lanes: Lanes,
     pub peers: Peers,
     last_handle: AtomicU64,
@@ -79,14 +77,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(5);
 const HELPERS_MAX: usize = 8;
 
 impl Plane {
-    /// Starts the thread. `peer_door` holds the rules for what peers send over their links;
-    /// `bodies_bytes_max` bounds the request bodies of all listeners together.
-    pub fn start(
-        peers: PeersConfig,
-        peer_door: DoorSpec,
-        pool: PoolLimits,
-        bodies_bytes_max: usize,
-    ) -> io::Result<Plane> {
+    /// Starts the thread. `peer_door` holds the rules for what peers send over their links.
+    pub fn start(peers: PeersConfig, peer_door: DoorSpec, pool: PoolLimits) -> io::Result<Plane> {
         let events = Events::new()?;
         let stop = CancellationToken::new();
         let peer_door = Door::new(peer_door);
@@ -106,7 +98,7 @@ impl Plane {
                         Err(error) => return drop(started.send(Err(error))),
                     };
                     runtime.block_on(async {
-                        match boot(events, peers, peer_door, pool, bodies_bytes_max) {
+                        match boot(events, peers, peer_door, pool) {
                             Ok(context) => {
                                 let _ = started.send(Ok((runtime::Handle::current(), context)));
                                 stop.cancelled().await;
@@ -221,6 +213,11 @@ impl Plane {
         }
     }
 
+    /// Bytes of request bodies held now, by all listeners.
+    pub fn bodies_bytes(&self) -> usize {
+        self.doors().iter().map(|door| door.bodies.bytes()).sum()
+    }
+
     fn doors(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Door>>> {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -237,14 +234,12 @@ fn boot(
     peers: PeersConfig,
     peer_door: Arc<Door>,
     pool: PoolLimits,
-    bodies_bytes_max: usize,
 ) -> io::Result<Arc<Context>> {
     let (peers, inbound, peer_events) =
         Peers::start(peers).map_err(|error| io::Error::other(error.to_string()))?;
     let lanes = Lanes::new(peers.clone(), pool);
     let context = Arc::new(Context {
         events: events.clone(),
-        bodies: Bodies::new(bodies_bytes_max),
         lanes,
         peers,
         last_handle: AtomicU64::new(0),

@@ -3,7 +3,6 @@
 //! On its own, because it takes all descriptors of its process.
 
 use plane_core::{
-    bodies::BODIES_BYTES_MAX,
     events::Event,
     exchange::{Command, Respond},
     ingress::DoorSpec,
@@ -42,7 +41,7 @@ fn without_descriptors_nothing_is_accepted_and_with_them_everything_is() {
     setrlimit(Resource::Nofile, few).unwrap();
     let identity = PeersConfig::new(new_identity_bytes());
     let links = DoorSpec::named("links");
-    let plane = Plane::start(identity, links, PoolLimits::default(), BODIES_BYTES_MAX).unwrap();
+    let plane = Plane::start(identity, links, PoolLimits::default()).unwrap();
     let any = "127.0.0.1:0".parse().unwrap();
     let address = plane.listen_http(any, DoorSpec::named("api")).unwrap();
 

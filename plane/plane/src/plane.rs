@@ -35,7 +35,7 @@ fn parse_addr(text: &str) -> PyResult<Multiaddr> {
 #[pymethods]
 impl Plane {
     #[new]
-    #[pyo3(signature = (identity, peer_door, *, conns_per_ip, inbound_served = 1024, streams_max = 1024, pool_idle_max = 256, pool_age_max_s = 30.0, bodies_bytes_max = 1_073_741_824))]
+    #[pyo3(signature = (identity, peer_door, *, conns_per_ip, inbound_served = 1024, inbound_waiting = 384, streams_max = 1024, pool_idle_max = 256, pool_age_max_s = 30.0))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -43,23 +43,24 @@ impl Plane {
         peer_door: &DoorSpec,
         conns_per_ip: usize,
         inbound_served: usize,
+        inbound_waiting: usize,
         streams_max: usize,
         pool_idle_max: usize,
         pool_age_max_s: f64,
-        bodies_bytes_max: usize,
     ) -> PyResult<Self> {
         let mut config = PeersConfig::new(identity);
         config.conns_per_ip = conns_per_ip;
         config.inbound_served = inbound_served;
+        config.inbound_waiting = inbound_waiting;
         config.streams_max = streams_max;
         let pool = PoolLimits {
             idle_max: pool_idle_max,
             age_max: seconds(pool_age_max_s),
         };
         let door = peer_door.0.clone();
-        Ok(Plane(py.detach(|| {
-            plane::Plane::start(config, door, pool, bodies_bytes_max)
-        })?))
+        Ok(Plane(
+            py.detach(|| plane::Plane::start(config, door, pool))?,
+        ))
     }
 
     #[getter]

@@ -143,7 +143,7 @@ pub struct DoorSpec(pub ingress::DoorSpec);
 impl DoorSpec {
     #[new]
     #[pyo3(signature = (
-        name, *, body_bytes_max, head_within_s = 10.0, body_within_s = 60.0, idle_within_s = Some(120.0), write_within_s = 60.0,
+        name, *, body_bytes_max, bodies_bytes_max = 1_073_741_824, head_within_s = 10.0, body_within_s = 60.0, idle_within_s = Some(120.0), write_within_s = 60.0,
         connections_max = 16_384, standing_fields = Vec::new(), refusals = Vec::new(), digests_bodies = false,
         tells_request_id = false, second_id_prefix = Vec::new()
     ))]
@@ -151,6 +151,7 @@ impl DoorSpec {
     fn new(
         name: &str,
         body_bytes_max: u64,
+        bodies_bytes_max: usize,
         head_within_s: f64,
         body_within_s: f64,
         idle_within_s: Option<f64>,
@@ -165,6 +166,7 @@ impl DoorSpec {
         Ok(DoorSpec(ingress::DoorSpec {
             name: name.into(),
             body_bytes_max,
+            bodies_bytes_max,
             head_within: seconds(head_within_s),
             body_within: seconds(body_within_s),
             idle_within: idle_within_s.map(seconds),

@@ -38,7 +38,7 @@ _ADVICE: Final = "choose another address or end the program that uses it"
 class PlaneExchange:
     """One request on this side of the boundary, from its arrival to its end."""
 
-    __slots__ = ("_attempts", "_on_head", "_plane", "_standing", "_waiting", "arrived", "finished")
+    __slots__ = ("_attempts", "_on_head", "_on_reply", "_plane", "_standing", "_waiting", "arrived", "finished")
 
     def __init__(self, arrived: _plane.Arrived, plane: "PlaneAdapter") -> None:
         self.arrived: Final = arrived
@@ -47,6 +47,7 @@ class PlaneExchange:
         self._plane = plane
         self._waiting: asyncio.Future[_Event] | None = None
         self._on_head: Callable[[Head], None] | None = None
+        self._on_reply: Callable[[], None] | None = None
         self._standing = self._begin_waiting() if arrived.is_standing else None
 
     async def forward(
@@ -57,6 +58,7 @@ class PlaneExchange:
         *,
         within_s: float,
         on_head: Callable[[Head], None],
+        on_reply: Callable[[], None] | None = None,
         reply_fields: Sequence[tuple[bytes, bytes]] = (),
         body: bytes | None = None,
     ) -> Finished:
@@ -68,7 +70,7 @@ class PlaneExchange:
             # It is over, and how it ended is on its way here.
             await self._end()
             raise ClientGone
-        self._on_head = on_head
+        self._on_head, self._on_reply = on_head, on_reply
         return await self._outcome(self._begin_waiting())
 
     async def tried(self) -> Finished:
@@ -127,10 +129,15 @@ class PlaneExchange:
         if self._on_head is not None:
             self._on_head(head)
 
+    def reply_starts(self) -> None:
+        """Called by the plane's pump."""
+        if self._on_reply is not None:
+            self._on_reply()
+
     def came_to(self, event: _Event) -> None:
         """Called by the plane's pump."""
         if isinstance(event, Finished):
-            self.finished = event
+            self.finished, self._on_reply = event, None
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(event)
 
@@ -146,6 +153,7 @@ class PlaneAdapter:
         *,
         conns_per_ip: int,
         inbound_served: int,
+        inbound_waiting: int = 384,
         streams_max: int = 1024,
     ) -> None:
         self._plane: Final = Plane(
@@ -153,6 +161,7 @@ class PlaneAdapter:
             _door(peer_rules),
             conns_per_ip=conns_per_ip,
             inbound_served=inbound_served,
+            inbound_waiting=inbound_waiting,
             streams_max=streams_max,
         )
         self.loop: Final = asyncio.get_running_loop()
@@ -295,7 +304,9 @@ class PlaneAdapter:
             exchange.headers_came(event)
 
     def _started(self, event: _plane.Started) -> None:
-        """The client's head is committed; nothing is decided on it."""
+        exchange = self._exchanges.get(event.handle)
+        if exchange is not None:
+            exchange.reply_starts()
 
     def _came_to(self, event: _plane.Failed | _plane.Answered) -> None:
         exchange = self._exchanges.get(event.handle)
@@ -358,6 +369,7 @@ def _door(rules: DoorRules) -> DoorSpec:
     return DoorSpec(
         rules.name,
         body_bytes_max=rules.body_bytes_max,
+        bodies_bytes_max=rules.bodies_bytes_max,
         head_within_s=rules.head_within_s,
         body_within_s=rules.body_within_s,
         idle_within_s=rules.idle_within_s,

@@ -8,6 +8,7 @@ Source: wire.md §7.2, §7.3, §10, §11; several-routers.md S-101; decisions.md
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final
 
@@ -21,8 +22,18 @@ from hivenet_router.ports import Reply, RequestFailed
 MESSAGE_WITHIN_S: Final = 5.0
 """Time for the answer to a heartbeat or a signal. Source: wire.md §14 no. 19."""
 RENEW_RETRY_S: Final = 30.0
+SHORT_LIVED_S: Final = 10.0
+"""A link that was lost sooner than so after it was had again is no link: the next dial waits."""
+LINK_BACKOFF_S: Final = (0.0, 1.0, 5.0, 15.0, 30.0)
+"""The wait before a link is dialled again, by how many short-lived ones came before it."""
 # The plane gives up a little later, so that it is always our own limit that speaks.
 _GIVEN_UP_AFTER_S: Final = MESSAGE_WITHIN_S + 1.0
+
+_TELLING_LOSSES: Final = 3
+_TAKEN_OVER_ADVICE: Final = (
+    "the link is lost as soon as it is had again; another agent may run with the same key file: give each its own "
+    "--identity-path"
+)
 
 log = structlog.get_logger("agent")
 
@@ -149,9 +160,15 @@ class KeptSession:
             log.debug("session_renewed", router=self._target)
 
     async def _keep_link(self) -> None:
+        loop, short_lived, had_at = asyncio.get_running_loop(), 0, -math.inf
         while True:
             await self._is_lost.wait()
             log.warning("link_lost", router=self._target, why=self._lost_why)
+            short_lived = short_lived + 1 if loop.time() - had_at < SHORT_LIVED_S else 0
+            wait_s = LINK_BACKOFF_S[min(short_lived, len(LINK_BACKOFF_S) - 1)]
+            if short_lived >= _TELLING_LOSSES:
+                log.error("link_taken_over", router=self._target, retry_in_s=wait_s, advice=_TAKEN_OVER_ADVICE)
+            await asyncio.sleep(wait_s)
             try:
                 await self._dial(self._terms)
             except SessionFailed as failed:
@@ -159,6 +176,7 @@ class KeptSession:
                     f"the link was lost ({self._lost_why}) and not had again: {failed.why}", failed.check
                 ) from failed
             # What the old connection's end told meanwhile is no news of the new one.
+            had_at = loop.time()
             self._is_lost.clear()
             self._is_linked.set()
             log.info("link_restored", router=self._target)

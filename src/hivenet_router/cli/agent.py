@@ -52,6 +52,7 @@ CONNECTIONS_PER_IP_MAX: Final = 8
 """Of those that others open to an agent with a listener. Source: wire.md §5.7."""
 STREAMS_SERVED_MAX: Final = 4608
 """More than a router opens at once (4,096), so that none waits: streams that wait hold up the pings of their link."""
+_HANGUP_ADVICE: Final = "settings are read at the start only; to change them, restart the agent"
 _KEPT_CONNECTIONS_MIN: Final = 256
 
 
@@ -87,6 +88,7 @@ async def _serve(settings: AgentSettings, identity: HeldIdentity) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.signalled)
+    loop.add_signal_handler(signal.SIGHUP, lambda: log.warning("hangup_ignored", advice=_HANGUP_ADVICE))
     structlog.contextvars.bind_contextvars(peer_id=identity.peer_id)
     if identity.warning:
         log.warning("setting", advice=identity.warning)

@@ -96,6 +96,7 @@ def build_world(settings: RouterSettings, identity: bytes) -> World:
             listener,
             conns_per_ip=per_ip,
             inbound_served=MANAGEMENT_STREAMS_MAX,
+            inbound_waiting=MANAGEMENT_STREAMS_MAX,
             streams_max=AGENT_STREAMS_MAX,
         )
 

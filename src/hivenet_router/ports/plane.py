@@ -26,10 +26,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class DoorRules:
-    """A listener's rules, in bytes and seconds; a body limit of 0 means none."""
+    """A listener's rules, in bytes and seconds; a body limit of 0 means none.
+
+    `bodies_bytes_max` is for all bodies together.
+    """
 
     name: str
     body_bytes_max: int
+    bodies_bytes_max: int = 1 << 30
     head_within_s: float = 10.0
     body_within_s: float = 60.0
     idle_within_s: float | None = 120.0

@@ -84,6 +84,11 @@ class ForwardRoom:
             if not self._limits.holds_slot_for_stream:
                 placed.headers_came()
 
+        def answer_is_here() -> None:
+            # The agent is done with it, or as good as; how long the client reads is no business of its slot.
+            if not is_running and not self._limits.holds_slot_for_stream:
+                placed.headers_came()
+
         try:
             finished = await request.exchange.forward(
                 agent.peer,
@@ -91,6 +96,7 @@ class ForwardRoom:
                 self._plans[request.path.dialect, agent.is_original],
                 within_s=max(0.0, request.deadline - self._clock.now()),
                 on_head=stream_begins,
+                on_reply=answer_is_here,
             )
         except AttemptFailed as failed:
             return Failed(self._failure(failed), failed.head_s)

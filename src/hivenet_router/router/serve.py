@@ -27,6 +27,7 @@ from hivenet_router.core.changes import (
     Registered,
     Removed,
 )
+from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.health import SilenceLimits, monitor_pass, remove_if_gone
 from hivenet_router.core.registry import Registry
 from hivenet_router.core.sessions import SWEEP_INTERVAL_S, SessionStore
@@ -58,9 +59,11 @@ from hivenet_router.wire.auth_messages import LibP2PInfo, RouterConfig, router_c
 
 log = structlog.get_logger("router")
 
-MANAGEMENT_STREAMS_MAX: Final = 64
+MANAGEMENT_STREAMS_MAX: Final = 32
 """Streams of one peer that are served at once; what an agent opens towards the router is short."""
+HANGUP_ADVICE: Final = "settings are read at the start only; to change them, restart the router"
 _STRANGERS_EVERY_S: Final = 5.0
+_STOOD_STILL_S: Final = 2.0
 _REJECTIONS_EVERY_S: Final = 5.0
 _LOOK_EVERY_S: Final = 0.05
 _LAST_WORDS_WITHIN_S: Final = 1.0
@@ -264,7 +267,18 @@ class Router:
         settings = self._settings
         limits = SilenceLimits(settings.unhealthy_after_s, settings.remove_after_s)
 
+        last_look = judges_from = self._clock.now()
+
         def look() -> None:
+            nonlocal last_look, judges_from
+            stood_still_s = self._clock.now() - last_look - settings.health_check_interval_s
+            last_look = self._clock.now()
+            if stood_still_s > _STOOD_STILL_S:
+                # It is the router that was away: what the agents sent meanwhile is about to be read.
+                log.warning("router_stood_still", seconds=round(stood_still_s, 1))
+                judges_from = Monotonic(last_look + settings.unhealthy_after_s)
+            if last_look < judges_from:
+                return
             for agent in monitor_pass(self.registry, limits, now=self._clock.now()):
                 if remove_if_gone(self.registry, agent, limits, now=self._clock.now()):
                     say = log.info if has_left(agent) else log.warning
@@ -317,9 +331,11 @@ async def running(settings: RouterSettings, world: World) -> AsyncIterator[Route
             await router.close()
 
 
-PEER_RULES: Final = DoorRules(door.PEERS, body_bytes_max=BODY_BYTES_MAX, idle_within_s=None, body_within_s=30.0)
+PEER_RULES: Final = DoorRules(
+    door.PEERS, body_bytes_max=BODY_BYTES_MAX, bodies_bytes_max=128 << 20, idle_within_s=None, body_within_s=30.0
+)
 """What agents send is short and comes at once; their streams stay open as long as their link."""
-METRICS_RULES: Final = DoorRules(door.METRICS, body_bytes_max=64 * 1024, connections_max=64)
+METRICS_RULES: Final = DoorRules(door.METRICS, body_bytes_max=64 << 10, bodies_bytes_max=1 << 20, connections_max=64)
 
 
 def api_rules(settings: RouterSettings) -> DoorRules:
@@ -387,6 +403,7 @@ async def stopped_by_signal(router: Router) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    loop.add_signal_handler(signal.SIGHUP, lambda: log.warning("hangup_ignored", advice=HANGUP_ADVICE))
     await stop.wait()
     log.info("router_draining", running=router.plane.live())
     async with asyncio.TaskGroup() as group:

@@ -23,6 +23,9 @@ use attempt::Success;
 use bytes::{Bytes, BytesMut};
 use std::{sync::Arc, time::Duration};
 
+/// What a socket takes without its reader's help.
+const TAKEN_AT_ONCE_BYTES_MAX: usize = 64 * 1024;
+
 /// What the client is sent.
 pub struct Reply {
     /// Status line and fields, without framing, `Connection` and the empty line.
@@ -135,13 +138,7 @@ async fn follow(told: &mut Told<'_>, forward: Box<Forward>, ending: &mut Ending)
         Ok(Success::Stream(body, head)) => {
             let status = head.status;
             let head = forward.reply_head(arrival, &head);
-            told.context
-                .events
-                .push_if(told.is_announced, || Event::Started {
-                    handle: arrival.handle,
-                    attempt: forward.attempt,
-                    seconds: body.first_byte_s(),
-                });
+            told.reply_starts(&forward, body.first_byte_s());
             ending.status = status;
             Followed::Reply(Reply::new(head, status, ReplyBody::Stream(body)))
         }
@@ -154,11 +151,11 @@ async fn follow(told: &mut Told<'_>, forward: Box<Forward>, ending: &mut Ending)
             };
             told.context.events.push(event);
             match arrival.mailbox.next().await {
-                Command::Release => Followed::Reply(release(arrival, &forward, &whole, ending)),
+                Command::Release => Followed::Reply(release(told, &forward, &whole, ending)),
                 other => Followed::Next(other),
             }
         }
-        Ok(Success::Whole(whole)) => Followed::Reply(release(arrival, &forward, &whole, ending)),
+        Ok(Success::Whole(whole)) => Followed::Reply(release(told, &forward, &whole, ending)),
         Err(failure) => {
             told.announce(ending);
             let event = Event::Failed {
@@ -172,7 +169,12 @@ async fn follow(told: &mut Told<'_>, forward: Box<Forward>, ending: &mut Ending)
     }
 }
 
-fn release(arrival: &Arrival, forward: &Forward, whole: &Whole, ending: &mut Ending) -> Reply {
+fn release(told: &Told<'_>, forward: &Forward, whole: &Whole, ending: &mut Ending) -> Reply {
+    let arrival = told.arrival;
+    // The end of a short one tells all; a long one may be held up by its reader.
+    if whole.body.len() > TAKEN_AT_ONCE_BYTES_MAX {
+        told.reply_starts(forward, arrival.arrived_at.elapsed().as_secs_f64());
+    }
     ending.answered_whole(whole);
     let head = forward.reply_head(arrival, &whole.head);
     let body = if arrival.is_head_method() {
@@ -191,6 +193,16 @@ pub(crate) struct Told<'a> {
 }
 
 impl Told<'_> {
+    fn reply_starts(&self, forward: &Forward, seconds: f64) {
+        self.context
+            .events
+            .push_if(self.is_announced, || Event::Started {
+                handle: self.arrival.handle,
+                attempt: forward.attempt,
+                seconds,
+            });
+    }
+
     fn announce(&mut self, ending: &mut Ending) {
         if !std::mem::replace(&mut self.is_announced, true) {
             ending.is_announced = true;

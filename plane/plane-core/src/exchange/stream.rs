@@ -47,6 +47,8 @@ pub struct StreamBody {
     body: UpBody,
     meter: Option<Meter>,
     is_event_stream: bool,
+    /// By its sender's kind, or as nothing else tells a death from the end.
+    needs_end_mark: bool,
     link_closed: Option<LinkClosed>,
     started_at: Instant,
     /// Since when nothing has come though we listened; none while pieces come.
@@ -66,7 +68,9 @@ impl StreamBody {
     ) -> Self {
         let now = Instant::now();
         let tells_break = spec.break_events.iter().any(|event| !event.is_empty());
-        let needs_meter = spec.meter || spec.needs_end_mark || tells_break;
+        let needs_end_mark =
+            start.is_event_stream && (spec.needs_end_mark || start.body.ends_by_close());
+        let needs_meter = spec.meter || needs_end_mark || tells_break;
         let meter = (start.is_event_stream && needs_meter).then(Meter::new);
         let timer = Box::pin(sleep_until(next_check(now, &limits).into()));
         StreamBody {
@@ -76,6 +80,7 @@ impl StreamBody {
             body: start.body,
             meter,
             is_event_stream: start.is_event_stream,
+            needs_end_mark,
             link_closed: start.link_closed,
             started_at: now,
             silent_since: None,
@@ -200,7 +205,7 @@ impl StreamBody {
     }
 
     fn ends_properly(&self) -> bool {
-        !(self.is_event_stream && self.spec.needs_end_mark) || self.has_end_mark()
+        !self.needs_end_mark || self.has_end_mark()
     }
 
     fn has_end_mark(&self) -> bool {

@@ -1,6 +1,10 @@
 //! A listener's rules: limits, standing answers, and whether it is closing.
 
-use crate::{exchange::Standing, http1::write::Pair};
+use crate::{
+    bodies::{BODIES_BYTES_MAX, Bodies},
+    exchange::Standing,
+    http1::write::Pair,
+};
 use bytes::Bytes;
 use std::{
     sync::{Arc, PoisonError, RwLock, atomic::AtomicUsize},
@@ -13,6 +17,8 @@ pub struct DoorSpec {
     pub name: Arc<str>,
     /// 0: no limit.
     pub body_bytes_max: u64,
+    /// Of all bodies together.
+    pub bodies_bytes_max: usize,
     /// For a whole head, from its first byte; also for the first byte of a new connection.
     pub head_within: Duration,
     /// For a whole body.
@@ -37,6 +43,7 @@ impl DoorSpec {
         DoorSpec {
             name: name.into(),
             body_bytes_max: 10 * 1024 * 1024,
+            bodies_bytes_max: BODIES_BYTES_MAX,
             head_within: Duration::from_secs(10),
             body_within: Duration::from_secs(60),
             idle_within: Some(Duration::from_secs(120)),
@@ -57,12 +64,14 @@ pub struct Door {
     /// Cancelled when no new connection and no further request is wanted.
     pub closing: CancellationToken,
     pub connections: AtomicUsize,
+    pub bodies: Arc<Bodies>,
     standing: RwLock<Vec<Arc<Standing>>>,
 }
 
 impl Door {
     pub fn new(spec: DoorSpec) -> Arc<Door> {
         Arc::new(Door {
+            bodies: Bodies::new(spec.bodies_bytes_max),
             spec,
             closing: CancellationToken::new(),
             connections: AtomicUsize::new(0),

@@ -121,7 +121,7 @@ impl<IO: ServerIo> Served<IO> {
         let arrived_at = Instant::now();
         let context = self.context.clone();
         let _live = context.begin();
-        let mut held = Held::nothing(&context.bodies);
+        let mut held = Held::nothing(&self.door.bodies);
         let Served {
             io,
             buf,

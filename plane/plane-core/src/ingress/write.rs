@@ -10,10 +10,11 @@ use std::{
     future::{Future, poll_fn},
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
-    time::{Sleep, sleep, timeout},
+    time::{Instant, Sleep, sleep, timeout, timeout_at},
 };
 use tokio_util::io::poll_write_buf;
 
@@ -21,6 +22,8 @@ use tokio_util::io::poll_write_buf;
 const COALESCED_BYTES: usize = 64 * 1024;
 /// A body up to this is copied behind its head.
 const JOIN_BYTES_MAX: usize = 16 * 1024;
+/// A whole reply is taken at least so fast, on top of the time for one write; else its reader only holds it up.
+const TAKEN_BYTES_PER_S_MIN: f64 = 8.0 * 1024.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
@@ -30,7 +33,7 @@ pub(super) enum Sent {
     Gone,
 }
 
-/// Writes a reply that is whole. A slow but living reader has all the time it needs.
+/// Writes a reply that is whole. A reader may be slow, but not as slow as it likes.
 pub(super) async fn whole<IO: AsyncWrite + Unpin>(
     io: &mut IO,
     mut head: BytesMut,
@@ -42,10 +45,13 @@ pub(super) async fn whole<IO: AsyncWrite + Unpin>(
         body = Bytes::new();
     }
     let mut out = head.freeze().chain(body);
+    let takes_s = out.remaining() as f64 / TAKEN_BYTES_PER_S_MIN;
+    let taken_by = Instant::now() + door.spec.write_within + Duration::from_secs_f64(takes_s);
     while out.has_remaining() {
         let writing = poll_fn(|cx| poll_write_buf(Pin::new(&mut *io), cx, &mut out));
         // Nothing taken for so long, or nothing ever again.
-        if !matches!(timeout(door.spec.write_within, writing).await, Ok(Ok(n)) if n > 0) {
+        let by = taken_by.min(Instant::now() + door.spec.write_within);
+        if !matches!(timeout_at(by, writing).await, Ok(Ok(n)) if n > 0) {
             return Sent::Gone;
         }
     }

@@ -16,8 +16,8 @@ pub const CONNS_PER_IP_MAX: usize = 32;
 
 /// How the link is set up. `new` gives the defaults; every field may be changed.
 ///
-/// One connection can make this side hold at most (`inbound_served` + 416 + own open streams) x 256 KiB
-/// plus `window_extra_bytes` of unread data, so who serves strangers keeps `inbound_served` small.
+/// One connection can make this side hold at most (`inbound_served` + `inbound_waiting` + 32 + own open streams) x 256 KiB
+/// plus `window_extra_bytes` of unread data, so who serves strangers keeps both small.
 #[derive(Clone)]
 pub struct PeersConfig {
     /// The content of the key file: 68 bytes.
@@ -26,6 +26,8 @@ pub struct PeersConfig {
     pub streams_max: usize,
     /// Inbound streams of one connection that are handed out at once; more of them wait.
     pub inbound_served: usize,
+    /// Inbound streams of one connection that may wait for that; one more is reset.
+    pub inbound_waiting: usize,
     /// Inbound streams of all connections that wait to be received.
     pub inbound_queue: usize,
     pub conns_per_ip: usize,
@@ -49,6 +51,8 @@ impl PeersConfig {
             identity,
             streams_max: OWN_STREAMS_MAX,
             inbound_served: 1024,
+            // All that can wait legitimately: negotiating, and not yet taken up.
+            inbound_waiting: NEGOTIATING_MAX + ACK_BACKLOG,
             inbound_queue: 64,
             conns_per_ip: CONNS_PER_IP_MAX,
             connections_max: CONNECTIONS_MAX,
@@ -65,8 +69,7 @@ impl PeersConfig {
     pub(super) fn mux(&self) -> MuxConfig {
         MuxConfig {
             outbound_max: self.streams_max,
-            // All that can wait legitimately: served, negotiating, and not yet taken up.
-            inbound_max: self.inbound_served + NEGOTIATING_MAX + ACK_BACKLOG + OWN_STREAMS,
+            inbound_max: self.inbound_served + self.inbound_waiting + OWN_STREAMS,
             window_extra_bytes: self.window_extra_bytes,
             frame_bytes: self.frame_bytes,
             ..MuxConfig::default()

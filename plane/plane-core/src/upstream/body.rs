@@ -84,6 +84,11 @@ impl UpBody {
         }
     }
 
+    /// Whether nothing but the end of the connection tells the end, so that a death looks like it.
+    pub fn ends_by_close(&self) -> bool {
+        self.decoder.may_end_by_close() && !self.decoder.is_done()
+    }
+
     /// Lets go of the connection; unless the body is whole this resets it.
     pub fn abandon(&mut self) {
         self.conn = None;

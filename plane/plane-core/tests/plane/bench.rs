@@ -3,7 +3,6 @@
 use crate::client::Client;
 use bytes::Bytes;
 use plane_core::{
-    bodies::BODIES_BYTES_MAX,
     events::{Event, Handle},
     exchange::{
         Arrival, Command, Failure, Finished, Forward, ForwardSpec, Outcome, Respond, Target,
@@ -47,32 +46,20 @@ impl Bench {
     }
 
     pub fn with(change: impl FnOnce(&mut DoorSpec)) -> Bench {
-        Bench::bounded(BODIES_BYTES_MAX, change)
+        Bench::start(PeersConfig::new(new_identity_bytes()), change)
     }
 
     /// One that serves so many streams of a link at once.
     pub fn serving(inbound_served: usize) -> Bench {
         let mut peers = PeersConfig::new(new_identity_bytes());
         peers.inbound_served = inbound_served;
-        Bench::start(peers, BODIES_BYTES_MAX, |_| {})
+        Bench::start(peers, |_| {})
     }
 
-    pub fn bounded(bodies_bytes_max: usize, change: impl FnOnce(&mut DoorSpec)) -> Bench {
-        Bench::start(
-            PeersConfig::new(new_identity_bytes()),
-            bodies_bytes_max,
-            change,
-        )
-    }
-
-    fn start(
-        peers: PeersConfig,
-        bodies_bytes_max: usize,
-        change: impl FnOnce(&mut DoorSpec),
-    ) -> Bench {
+    fn start(peers: PeersConfig, change: impl FnOnce(&mut DoorSpec)) -> Bench {
         let mut links = DoorSpec::named("links");
         links.idle_within = None;
-        let plane = Plane::start(peers, links, PoolLimits::default(), bodies_bytes_max).unwrap();
+        let plane = Plane::start(peers, links, PoolLimits::default()).unwrap();
         let mut door = DoorSpec::named("api");
         change(&mut door);
         let address = plane

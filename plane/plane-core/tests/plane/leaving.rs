@@ -153,8 +153,13 @@ async fn many_clients_that_leave_at_once_leave_nothing_behind() {
     }
     drop(arrivals);
     crate::bench::soon("everything to be let go", async {
-        let (router, agent) = (linked.router.plane.context(), linked.agent.plane.context());
-        while router.live() + agent.live() + router.bodies.bytes() + agent.bodies.bytes() > 0 {
+        let (router, agent) = (&linked.router.plane, &linked.agent.plane);
+        while router.context().live()
+            + agent.context().live()
+            + router.bodies_bytes()
+            + agent.bodies_bytes()
+            > 0
+        {
             tokio::task::yield_now().await;
         }
     })

@@ -3,7 +3,7 @@
 use crate::{
     backend::{Backend, SSE_HEAD, chunk},
     bench::{Bench, forward, respond, soon},
-    client::{get, post},
+    client::{Client, get, post},
 };
 use plane_core::{
     events::Event,
@@ -207,11 +207,11 @@ async fn connections_beyond_the_limit_are_closed_and_told() {
 
 #[tokio::test]
 async fn all_bodies_together_are_bounded() {
-    let mut bench = Bench::bounded(1000, |_| {});
+    let mut bench = Bench::with(|door| door.bodies_bytes_max = 1000);
     let mut first = bench.client().await;
     first.send(post(&"x".repeat(800))).await;
     let held = bench.arrived().await;
-    assert_eq!(bench.plane.context().bodies.bytes(), 800);
+    assert_eq!(bench.plane.bodies_bytes(), 800);
     let chunked = format!(
         "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n12c\r\n{}\r\n",
         "x".repeat(300)
@@ -234,9 +234,54 @@ async fn all_bodies_together_are_bounded() {
     bench.outcome(&held).await;
     drop(held);
     soon("the bytes given back", async {
-        while bench.plane.context().bodies.bytes() > 200 {
+        while bench.plane.bodies_bytes() > 200 {
             tokio::task::yield_now().await;
         }
     })
     .await;
+}
+
+/// Asks for a body of so many bytes and reads none of it; whether the reply was told to have begun.
+async fn is_told_to_begin(bench: &mut Bench, bytes: usize) -> bool {
+    let backend = Backend::new(move |mut serving| async move {
+        serving.request().await;
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n");
+        serving.send(format!("{head}{}", "x".repeat(bytes))).await;
+    })
+    .await;
+    let mut client = bench.client().await;
+    client.send(post("{}")).await;
+    let arrival = bench.arrived().await;
+    let target = bench.server(backend.address);
+    arrival.mailbox.post(forward(&target));
+    loop {
+        match bench.event().await {
+            Event::Started { .. } => return true,
+            Event::Finished(_) => return false,
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_long_answer_is_told_when_it_goes_out_and_a_short_one_only_at_its_end() {
+    let mut bench = Bench::new();
+    assert!(!is_told_to_begin(&mut bench, 100).await);
+    // Too long for the sockets between: its end is not in sight while nobody reads.
+    assert!(is_told_to_begin(&mut bench, 1 << 20).await);
+}
+
+#[tokio::test]
+async fn the_bodies_of_one_listener_take_no_room_from_another() {
+    let mut bench = Bench::with(|door| door.bodies_bytes_max = 1000);
+    let other = plane_core::ingress::DoorSpec::named("other");
+    let any = "127.0.0.1:0".parse().unwrap();
+    let address = bench.plane.listen_http(any, other).unwrap();
+    let mut full = bench.client().await;
+    full.send(post(&"x".repeat(900))).await;
+    let held = bench.arrived().await;
+    let mut client = Client::connect(address).await;
+    client.send(post(&"x".repeat(900))).await;
+    let arrival = bench.arrived().await;
+    assert_eq!((held.problem, arrival.problem), (None, None));
 }

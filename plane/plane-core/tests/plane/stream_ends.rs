@@ -276,3 +276,28 @@ async fn a_backend_that_dies_after_the_end_mark_has_said_it_all() {
     );
     assert_eq!(bench.outcome(&arrival).await, Outcome::Answered);
 }
+
+#[tokio::test]
+async fn where_only_the_close_tells_the_end_the_end_mark_must_have_come() {
+    for (data, is_whole) in [
+        ("data: 1\n\n", false),
+        ("data: 1\n\ndata: [DONE]\n\n", true),
+    ] {
+        let backend = Backend::new(move |mut serving| async move {
+            serving.request().await;
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+            serving.send(format!("{head}{data}")).await;
+        })
+        .await;
+        let mut bench = Bench::new();
+        let (mut client, arrival) = begin(&mut bench, &backend, |_| {}).await;
+        let (seen, ended) = all(&mut client).await;
+        assert!(seen.starts_with(data), "{seen:?}");
+        assert_eq!(ended, is_whole, "{data:?}");
+        let outcome = match is_whole {
+            true => Outcome::Answered,
+            false => Outcome::Broken(BreakKind::Lost),
+        };
+        assert_eq!(bench.outcome(&arrival).await, outcome);
+    }
+}

@@ -8,7 +8,6 @@ Source: wire.md §7.2, §7.3, §10, §11; several-routers.md S-101; decisions.md
 
 import asyncio
 import contextlib
-import math
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final
 
@@ -22,14 +21,14 @@ from hivenet_router.ports import Reply, RequestFailed
 MESSAGE_WITHIN_S: Final = 5.0
 """Time for the answer to a heartbeat or a signal. Source: wire.md §14 no. 19."""
 RENEW_RETRY_S: Final = 30.0
-SHORT_LIVED_S: Final = 10.0
+SHORT_LIVED_S: Final = 5.0
 """A link that was lost sooner than so after it was had again is no link: the next dial waits."""
 LINK_BACKOFF_S: Final = (0.0, 1.0, 5.0, 15.0, 30.0)
 """The wait before a link is dialled again, by how many short-lived ones came before it."""
 # The plane gives up a little later, so that it is always our own limit that speaks.
 _GIVEN_UP_AFTER_S: Final = MESSAGE_WITHIN_S + 1.0
 
-_TELLING_LOSSES: Final = 3
+_TELLING_LOSSES: Final = 2
 _TAKEN_OVER_ADVICE: Final = (
     "the link is lost as soon as it is had again; another agent may run with the same key file: give each its own "
     "--identity-path"
@@ -160,7 +159,8 @@ class KeptSession:
             log.debug("session_renewed", router=self._target)
 
     async def _keep_link(self) -> None:
-        loop, short_lived, had_at = asyncio.get_running_loop(), 0, -math.inf
+        loop, short_lived = asyncio.get_running_loop(), 0
+        had_at = loop.time()
         while True:
             await self._is_lost.wait()
             log.warning("link_lost", router=self._target, why=self._lost_why)

@@ -12,6 +12,9 @@ use std::sync::{
 
 /// What a listener holds at most, unless its rules say otherwise.
 pub const BODIES_BYTES_MAX: usize = 1024 * 1024 * 1024;
+/// A body up to this is small: an eighth of the room is kept for those, so that a few clients with long bodies do not
+/// shut out all others.
+const SMALL_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub struct Bodies {
@@ -56,7 +59,11 @@ impl Held {
         }
         let before = self.bodies.bytes.fetch_add(more, Ordering::Relaxed);
         self.bytes += more;
-        if before + more <= self.bodies.bytes_max {
+        let kept_for_small = match self.bytes <= SMALL_BYTES_MAX {
+            true => 0,
+            false => self.bodies.bytes_max / 8,
+        };
+        if before + more <= self.bodies.bytes_max - kept_for_small {
             return true;
         }
         self.give_back(more);
@@ -95,5 +102,14 @@ mod tests {
         two.release();
         drop(two);
         assert_eq!(bodies.bytes(), 0);
+    }
+
+    #[test]
+    fn long_bodies_leave_room_for_small_ones() {
+        let bodies = Bodies::new(8 << 20);
+        let mut long = Held::nothing(&bodies);
+        let mut small = Held::nothing(&bodies);
+        assert!(long.grow_to(7 << 20) && !long.grow_to((7 << 20) + 1));
+        assert!(small.grow_to(SMALL_BYTES_MAX) && !small.grow_to(SMALL_BYTES_MAX + 1));
     }
 }

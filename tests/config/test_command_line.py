@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from tests.config.given import good_agent, good_router, refused, router
 
 from hivenet_router.config.command_line import scan
-from hivenet_router.config.options import OPTIONS_BY_FLAG, Kind, Program
+from hivenet_router.config.option import Kind, Program
+from hivenet_router.config.options import OPTIONS_BY_FLAG
 
 FLAGS = list(OPTIONS_BY_FLAG[Program.ROUTER])
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from tests.config.given import good_agent, good_router
 
-from hivenet_router.config.options import OPTIONS, OPTIONS_BY_FLAG, Kind, Option, Program
+from hivenet_router.config.option import Kind, Option, Program
+from hivenet_router.config.options import OPTIONS, OPTIONS_BY_FLAG
 from hivenet_router.config.reading import read_value
 
 HERE = Path(__file__).parent

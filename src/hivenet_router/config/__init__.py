@@ -6,7 +6,8 @@ socket, logs or ends the process; `cli` does that with what `parse` hands back.
 
 from hivenet_router.config.addresses import BackendUrl, HostPort, IpNetwork, ListenAddress
 from hivenet_router.config.given import Mistake
-from hivenet_router.config.options import OPTIONS, Option, Program
+from hivenet_router.config.option import Option, Program
+from hivenet_router.config.options import OPTIONS
 from hivenet_router.config.parse import Exit, parse
 from hivenet_router.config.secrets_file import RedirectSecret, Secret
 from hivenet_router.config.settings import (

@@ -15,7 +15,7 @@ from hivenet_router.config.addresses import BackendUrl, HostPort, HostPorts, Lis
 from hivenet_router.config.durations import format_duration
 from hivenet_router.config.given import Facts
 from hivenet_router.config.keys import Keys
-from hivenet_router.config.options import Kind
+from hivenet_router.config.option import Kind
 from hivenet_router.config.secrets_file import Secret, shown_secret_path
 from hivenet_router.config.settings import (
     AccessSettings,

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hivenet_router.config.given import EXIT_USAGE, Mistake, show
-from hivenet_router.config.options import OPTIONS_BY_FLAG, Kind, Option, Program
+from hivenet_router.config.option import Kind, Option, Program
+from hivenet_router.config.options import OPTIONS_BY_FLAG
 from hivenet_router.config.reading import read_value
 from hivenet_router.config.values import UnusableError
 

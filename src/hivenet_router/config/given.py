@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar
 
-from hivenet_router.config.options import OPTIONS_BY_FLAG, Kind, Option, Program
+from hivenet_router.config.option import Kind, Option, Program
+from hivenet_router.config.options import OPTIONS_BY_FLAG
 from hivenet_router.config.reading import Value, read_value
 from hivenet_router.config.secrets_file import GivenSecret, env_bytes, is_readable_by_others, read_secret_file
 from hivenet_router.config.values import UnusableError

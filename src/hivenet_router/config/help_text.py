@@ -10,7 +10,8 @@ from itertools import groupby
 from typing import Final
 
 from hivenet_router.config.given import Mistake
-from hivenet_router.config.options import OPTIONS_BY_FLAG, Kind, Option, Program
+from hivenet_router.config.option import Kind, Option, Program
+from hivenet_router.config.options import OPTIONS_BY_FLAG
 from hivenet_router.config.reading import bounds_text
 from hivenet_router.config.settings import Resolved
 

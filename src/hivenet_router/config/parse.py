@@ -14,7 +14,7 @@ from hivenet_router.config.command_line import scan
 from hivenet_router.config.given import Facts, Mistake, read_all, resolve
 from hivenet_router.config.help_text import check_text, help_text, mistakes_text
 from hivenet_router.config.keys import read_keys
-from hivenet_router.config.options import Program
+from hivenet_router.config.option import Program
 from hivenet_router.config.settings import AgentSettings, RouterSettings
 
 

@@ -25,7 +25,7 @@ from hivenet_router.config.addresses import (
     read_url,
 )
 from hivenet_router.config.durations import parse_duration
-from hivenet_router.config.options import Kind, Option
+from hivenet_router.config.option import Kind, Option
 from hivenet_router.config.values import (
     LogLevels,
     UnusableError,

@@ -42,9 +42,9 @@ def test_an_agent_that_is_killed_breaks_its_streams(
 ) -> None:
     chat, messages = one_of_each(mortal, client_of, anthropic_of)
     mortal.agents[0].process.kill()
-    with pytest.raises(openai.APIError, match="broke off"):
+    with pytest.raises(openai.APIError, match="connection to the agent was lost"):
         list(chat)
-    with pytest.raises(anthropic.APIStatusError, match="broke off"):
+    with pytest.raises(anthropic.APIStatusError, match="connection to the agent was lost"):
         list(messages)
 
 

@@ -5,6 +5,7 @@ the two ended a connection. What is asserted is each test's business.
 """
 
 import asyncio
+import gzip
 import json
 import socket
 import struct
@@ -41,6 +42,10 @@ class Reply:
         document: object = json.loads(self.body)
         assert isinstance(document, dict)
         return document
+
+    def plain_json(self) -> object:
+        """The body as JSON, decompressed if it has to be."""
+        return json.loads(gzip.decompress(self.body) if self.header("content-encoding") == "gzip" else self.body)
 
     def data(self) -> list[str]:
         """The payloads of the events in the body."""

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import replace
 
 import pytest
-from tests.sim.sim_wire import CHAT, FAST, HELLO, connected, fetch, request_bytes
+from tests.sim.sim_wire import CHAT, FAST, HELLO, at, connected, fetch, request_bytes
 
 from hivenet_router.sim import FaultError, Simulator
 
@@ -113,6 +113,27 @@ async def test_waiting_for_what_does_not_happen_ends() -> None:
     async with Simulator(FAST) as sim:
         with pytest.raises(TimeoutError):
             await sim.wait_for(lambda stats: stats.seen > 0, timeout_s=0.01)
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "many", "9" * 5000, "%C2%B2"])
+async def test_a_limit_that_is_none_is_refused_by_name(limit: str) -> None:
+    async with Simulator(FAST) as sim:
+        reply = await fetch(sim.url, f"/sim/requests?limit={limit}")
+    assert reply.status == 400
+    assert at(reply.json(), "error", "param") == "limit"
+
+
+async def test_the_error_rate_is_read_and_changed_while_it_runs() -> None:
+    async with Simulator(replace(FAST, error_rate=1.0, error_status=503)) as sim:
+        before = (await fetch(sim.url, "/sim/faults")).json()
+        await fetch(sim.url, CHAT, dict(HELLO))
+        struck = (await fetch(sim.url, "/sim/faults")).json()["errors_struck"]
+        refused = await fetch(sim.url, "/sim/faults", b'{"error_rate":1' + b"0" * 400 + b"}")
+        await fetch(sim.url, "/sim/faults", {"error_rate": 0})
+        assert (await fetch(sim.url, CHAT, dict(HELLO))).status == 200
+    assert before == {"rules": [], "error_rate": 1.0, "error_status": 503, "errors_struck": 0}
+    assert (struck, refused.status) == (1, 400)
+    assert b"error_rate: must be a number from 0 to 1" in refused.body
 
 
 async def test_control_is_never_struck() -> None:

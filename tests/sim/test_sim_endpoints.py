@@ -374,3 +374,12 @@ async def test_two_simulators_cannot_have_one_port() -> None:
         with pytest.raises(OSError, match="in use"):
             async with Simulator(SimOptions(port=sim.port)):
                 pass
+
+
+@pytest.mark.parametrize("depth", [100, 970, 980, 990, 2_000])
+async def test_a_body_nested_too_deeply_is_answered(depth: int) -> None:
+    tools = b'[{"function":{"name":"f","parameters":{"x":' + b"[" * depth + b"]" * depth + b"}}}]"
+    body = b'{"model":"sim-model","messages":[{"role":"user","content":"hi"}],"tools":' + tools + b"}"
+    async with Simulator(FAST) as sim:
+        reply = await fetch(sim.url, CHAT, body)
+    assert reply.status == 200 or b"nested too deeply" in reply.body

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from hivenet_router.sim.engine import EngineCore, EngineFullError, Job, Phase
+from hivenet_router.sim.engine import STALE_ALARMS_KEPT, EngineCore, EngineFullError, Job, Phase
 
 
 def job(
@@ -69,6 +69,34 @@ def test_without_a_rate_all_comes_at_once() -> None:
     engine.submit(work, now=0.0)
     engine.tick(now=0.0)
     assert (work.generated, work.phase) == (500, Phase.ENDED)
+
+
+def test_an_interval_too_short_to_count_tokens_by_brings_all_of_them() -> None:
+    engine, work = core(), job(output_tokens=500, interval_s=5e-324)
+    engine.submit(work, now=0.0)
+    engine.tick(now=0.0)
+    engine.tick(now=1.0)
+    assert (work.generated, work.phase) == (500, Phase.ENDED)
+
+
+def test_work_that_is_given_up_long_before_its_time_leaves_nothing_behind() -> None:
+    engine = core()
+    for number in range(10_000):
+        work = job(prefill_s=1e6)
+        engine.submit(work, now=float(number))
+        engine.withdraw(work, now=float(number))
+    assert len(engine._alarms) <= STALE_ALARMS_KEPT + 1
+
+
+def test_clearing_out_old_alarms_forgets_nobody() -> None:
+    engine, kept = core(), job(prefill_s=5.0, output_tokens=1)
+    engine.submit(kept, now=0.0)
+    for _ in range(500):
+        work = job(prefill_s=1e6)
+        engine.submit(work, now=0.0)
+        engine.withdraw(work, now=0.0)
+    assert engine.next_wake() == 5.0
+    assert engine.tick(now=5.0) == [kept]
 
 
 def test_coarse_steps_do_not_delay_the_end() -> None:

@@ -1,19 +1,29 @@
 """Is a client that leaves noticed at once, and is its work given up?"""
 
 import asyncio
+import contextlib
+import gc
 import time
+import tracemalloc
 from dataclasses import replace
 
 import pytest
-from tests.sim.sim_wire import CHAT, FAST, HELLO, Wire, connected, request_bytes
+from tests.sim.sim_wire import CHAT, FAST, HELLO, Wire, connected, fetch, request_bytes
 
 from hivenet_router.sim import Simulator
+from hivenet_router.sim.engine import Job
 
 pytestmark = pytest.mark.asyncio
 
 STREAM = {**HELLO, "stream": True}
 SLOW = replace(FAST, decode_tokens_per_s=100.0, output_tokens=(10_000, 10_000))
 NOTICED_S = 1.0
+
+
+def jobs() -> list[Job]:
+    """All work that anything still holds."""
+    gc.collect()
+    return [each for each in gc.get_objects() if isinstance(each, Job)]
 
 
 def leave(wire: Wire, how: str) -> None:
@@ -81,6 +91,35 @@ async def test_a_full_queue_answers_503() -> None:
         second.ask(CHAT, STREAM)
         reply = await second.reply()
     assert (reply.status, reply.header("retry-after")) == (503, "1")
+
+
+async def test_the_body_of_a_request_is_not_kept_while_its_answer_lasts() -> None:
+    body = {"model": "sim-model", "stream": True, "messages": [{"role": "user", "content": "x" * 4_000_000}]}
+    data = request_bytes(CHAT, body)
+    async with Simulator(SLOW) as sim, contextlib.AsyncExitStack() as stack:
+        tracemalloc.start()
+        try:
+            for number in range(10):
+                wire = await stack.enter_async_context(connected(sim.url))
+                wire.send(data)
+                await wire.until(b"\r\n\r\n")
+                assert sim.stats.running == number + 1
+            held_bytes = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+    assert held_bytes < 8_000_000
+
+
+async def test_a_client_that_leaves_a_long_stall_leaves_no_work_behind() -> None:
+    async with Simulator(FAST) as sim:
+        for body in (HELLO, STREAM) * 3:
+            async with connected(sim.url) as wire:
+                wire.ask(CHAT, dict(body), x_sim="stall_after_chunks=1,stall=1000000")
+                await sim.wait_for(lambda stats: stats.running == 1)
+                # Once this is answered the engine has moved, and the one before is silent.
+                assert (await fetch(sim.url, CHAT, dict(HELLO))).status == 200
+            await sim.wait_for(lambda stats: stats.running == 0)
+    assert jobs() == []
 
 
 async def test_a_request_that_never_came_whole_is_not_one() -> None:

@@ -43,8 +43,14 @@ def test_arguments_become_options() -> None:
         (["--listen", "8888"], "--listen 8888: must be HOST:PORT"),
         (["--output-tokens", "many"], "--output-tokens many"),
         (["--output-tokens", "9-3"], "the smaller number first"),
-        (["--error-rate", "2"], "error rate 2.0: must be 0 to 1"),
-        (["--decode-tokens-per-s", "nan"], "decode tokens per second nan"),
+        (["--error-rate", "2"], "--error-rate 2.0: must be 0 to 1"),
+        (["--decode-tokens-per-s", "nan"], "--decode-tokens-per-s nan: must be 0 or more"),
+        (["--prefill-tokens-per-s", "inf"], "--prefill-tokens-per-s inf: must be 0 or more, and less than 1e+09"),
+        (["--first-token-delay-ms", "-5"], "--first-token-delay-ms -5: must be 0 or more"),
+        (["--output-tokens", "1000001"], "--output-tokens 1000001-1000001: must be 1 to 1000000"),
+        (["--max-waiting", "-1"], "--max-waiting -1: must be 0 or more"),
+        (["--listen", "127.0.0.1:65536"], "--listen: port 65536 must be 0 to 65535"),
+        (["--seed", "9" * 5000], f"--seed {'9' * 60}…: must be a number"),
         (["--model", ""], "none of them empty"),
     ],
 )
@@ -68,7 +74,7 @@ def test_all_mistakes_are_told_at_once_with_one_line_of_usage(capsys: pytest.Cap
         "  --concurrency x: must be a number",
         "  --listen 8888: must be HOST:PORT",
         "  --output-tokens -: must be a number, or two with a dash between",
-        "  error rate 2.0: must be 0 to 1",
+        "  --error-rate 2.0: must be 0 to 1",
         "Usage: hivenet-sim [arguments]; see hivenet-sim --help",
     ]
 
@@ -93,8 +99,35 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_all_wrong_options_are_named_at_once() -> None:
-    with pytest.raises(OptionError, match=r"concurrency 0.*error rate 2"):
+    with pytest.raises(OptionError, match=r"--concurrency 0.*--error-rate 2"):
         check(SimOptions(concurrency=0, error_rate=2))
+
+
+def test_every_setting_is_told_by_the_name_of_its_argument() -> None:
+    wrong = SimOptions(
+        port=-1,
+        models=(),
+        decode_tokens_per_s=-1,
+        prefill_tokens_per_s=-1,
+        output_tokens=(0, 0),
+        first_token_delay_s=-1,
+        concurrency=0,
+        waiting_max=-1,
+        kv_cache_tokens=0,
+        model_len_max=-1,
+        error_rate=-1,
+        error_status=200,
+        start_delay_s=-1,
+        idle_timeout_s=-1,
+        body_bytes_max=0,
+        requests_kept=0,
+        embedding_dimensions=0,
+    )
+    with pytest.raises(OptionError) as refused:
+        check(wrong)
+    told = {re.split(r"[ :]", mistake)[0] for mistake in refused.value.mistakes}
+    free = {"--version", "--help", "--seed", "--stamp-chunks", "--api-key"}
+    assert told == set(re.findall(r"--[a-z-]+", build_parser().format_usage())) - free
 
 
 def test_the_documents_list_every_argument_and_every_word() -> None:

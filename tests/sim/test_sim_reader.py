@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sim.sim_wire import request_bytes
 
-from hivenet_router.sim.reader import HEAD_BYTES_MAX, Request, RequestReader, RequestRefusedError
+from hivenet_router.sim.reader import HEAD_BYTES_MAX, HEADERS_MAX, Request, RequestReader, RequestRefusedError
 
 TWO_REQUESTS = request_bytes("/a?x=1", b"first body", x_sim="chunks=3") + request_bytes("/b", b"second")
 CHUNKED = b"POST /c HTTP/1.1\r\nHost: sim\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n3\r\nefg\r\n0\r\n\r\n"
@@ -68,6 +68,8 @@ def test_an_absolute_target_has_the_same_path() -> None:
         (b"GET / HTTP/1.1\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nhello", 400),
         (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * (HEAD_BYTES_MAX + 1), 431),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: 1\r\n" * HEADERS_MAX + b"\r\n", 431),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 101\r\n\r\n", 413),
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" + b"a" * 101, 413),
     ],

@@ -1,22 +1,20 @@
 """What will the engine write for this request, before any of it is on the wire?
 
-The answer is decided whole at once (its pieces, why it ends, what usage is told), so that buffered and streamed shapes
-of it say the same. Invariant: one piece is one token of each choice. Time plays no part here.
+The answer is decided at once (how many pieces of which text, why it ends, what usage is told), so that buffered and
+streamed shapes of it say the same; the pieces themselves are made when they are sent. Invariant: one piece is one token
+of each choice. Time plays no part here.
 """
 
 import json
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from hivenet_router.sim.asks import Ask, AskError, JsonObject, Tool
 from hivenet_router.sim.faults import Fault
-from hivenet_router.sim.options import SimOptions
-from hivenet_router.sim.words import answer_pieces, echo_pieces, widened
+from hivenet_router.sim.options import OUTPUT_TOKENS_MAX, SimOptions
+from hivenet_router.sim.words import CutText, Pieces, answer_words, cut_by_eight, echoed
 
-OUTPUT_TOKENS_MAX: Final = 1_000_000
-TOOL_PIECE_CHARS: Final = 8
 SCHEMA_DEPTH_MAX: Final = 8
 
 Finish = Literal["stop", "length", "tool"]
@@ -40,22 +38,12 @@ class Answer:
     model: str
     serial: int
     created: int
-    pieces: Sequence[str]
+    pieces: Pieces
     finish: Finish
     choices: int
     usage: Usage | None
     tool: Tool | None = None
     reasoning: int = 0
-
-    @property
-    def text(self) -> str:
-        """All that is said aloud."""
-        return "".join(self.pieces[self.reasoning :])
-
-    @property
-    def thought(self) -> str:
-        """What comes before it as reasoning."""
-        return "".join(self.pieces[: self.reasoning])
 
 
 def decide(ask: Ask, fault: Fault, options: SimOptions, *, echo: bool, serial: int, created: int) -> Answer:
@@ -94,23 +82,22 @@ def _check_length(ask: Ask, options: SimOptions) -> None:
 
 def _text(
     ask: Ask, fault: Fault, options: SimOptions, *, echo: bool, serial: int, tool: Tool | None
-) -> tuple[list[str], Finish]:
+) -> tuple[Pieces, Finish]:
     if tool is not None:
         return tool_pieces(tool), "tool"
     cap = min(ask.output_tokens_max or OUTPUT_TOKENS_MAX, OUTPUT_TOKENS_MAX)
     if echo and fault.chunks is None:
-        pieces = echo_pieces(ask.user_text, cap + 1)
-        return pieces[:cap], ("length" if len(pieces) > cap else "stop")
+        pieces, is_all = echoed(ask.user_text, cap)
+        return pieces, ("stop" if is_all else "length")
     finish: Finish = "stop"
     if fault.chunks is not None:
-        count = min(fault.chunks, OUTPUT_TOKENS_MAX)
+        count = fault.chunks
     elif ask.ignore_eos and ask.output_tokens_max is not None:
         count, finish = cap, "length"
     else:
         wanted = _wanted_tokens(options, serial)
         count, finish = min(wanted, cap), ("length" if wanted > cap else "stop")
-    pieces = answer_pieces(count, prompt=ask.user_text, seed=options.seed)
-    return (widened(pieces, fault.chunk_bytes) if fault.chunk_bytes else pieces), finish
+    return answer_words(count, prompt=ask.user_text, seed=options.seed, piece_bytes=fault.chunk_bytes), finish
 
 
 def _wanted_tokens(options: SimOptions, serial: int) -> int:
@@ -118,10 +105,9 @@ def _wanted_tokens(options: SimOptions, serial: int) -> int:
     return low if low == high else random.Random(options.seed * 1_000_003 + serial).randint(low, high)
 
 
-def tool_pieces(tool: Tool) -> list[str]:
+def tool_pieces(tool: Tool) -> CutText:
     """The arguments of a call of this tool as JSON, cut into pieces."""
-    text = json.dumps(_example(tool.schema, SCHEMA_DEPTH_MAX))
-    return [text[at : at + TOOL_PIECE_CHARS] for at in range(0, len(text), TOOL_PIECE_CHARS)]
+    return cut_by_eight(json.dumps(_example(tool.schema, SCHEMA_DEPTH_MAX)))
 
 
 def _example(schema: JsonObject, depth: int) -> object:
@@ -143,7 +129,8 @@ def _example(schema: JsonObject, depth: int) -> object:
         return {}
     filled: dict[str, object] = {}
     for name in required:
-        if isinstance(name, str):
+        # A name that stands twice is filled in once: a small schema must not make more work with every level.
+        if isinstance(name, str) and name not in filled:
             inner = properties.get(name)
             filled[name] = _example(inner if isinstance(inner, dict) else {}, depth - 1)
     return filled

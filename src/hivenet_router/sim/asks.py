@@ -59,12 +59,21 @@ def read_object(body: bytes) -> JsonObject:
     Raises: AskError when the body is anything else.
     """
     try:
-        document: object = json.loads(body)
-    except (ValueError, RecursionError) as wrong:
+        document: object = json.loads(body, parse_constant=_no_constant)
+    except RecursionError:
+        raise AskError("the body is nested too deeply") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, AskError) as wrong:
         raise AskError(f"the body is not valid JSON: {str(wrong)[:200]}") from None
+    except ValueError:
+        # Python reads no whole number of thousands of digits.
+        raise AskError("the body holds a number with too many digits") from None
     if not isinstance(document, dict):
         raise AskError("the body must be a JSON object")
     return document
+
+
+def _no_constant(name: str) -> object:
+    raise AskError(f"{name} is no JSON value")
 
 
 def text_tokens(text: str) -> int:

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import parse_qs
 
 from hivenet_router.sim.asks import AskError, read_object
-from hivenet_router.sim.fault_board import rules_of
+from hivenet_router.sim.fault_board import change_of
 from hivenet_router.sim.faults import FaultError
 from hivenet_router.sim.framing import Reply
 from hivenet_router.sim.house import House
@@ -23,6 +23,8 @@ CONTROL_METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "/sim/requests": ("GET",),
     "/sim/faults": ("GET", "POST", "DELETE"),
 }
+
+LIMIT_DIGITS_MAX: Final = 9
 
 
 def control_reply(house: House, request: Request) -> Reply:
@@ -67,8 +69,8 @@ def stats_document(house: House) -> dict[str, object]:
 def _requests_reply(house: House, request: Request) -> Reply:
     query = parse_qs(request.query)
     limit = query.get("limit", ["100"])[-1]
-    if not (limit.isascii() and limit.isdigit()) or int(limit) < 1:
-        return Reply(400, error_body(400, "limit: must be a whole number, 1 or more", param="limit"))
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= LIMIT_DIGITS_MAX) or int(limit) < 1:
+        return Reply(400, error_body(400, "limit: must be a whole number from 1 to 999999999", param="limit"))
     path = query.get("path", [None])[-1]
     bodies = query.get("bodies", ["0"])[-1] == "1"
     records = house.ledger.requests(path)[-int(limit) :]
@@ -78,7 +80,7 @@ def _requests_reply(house: House, request: Request) -> Reply:
 def _faults_reply(house: House, request: Request) -> Reply:
     try:
         if request.method == "POST":
-            house.board.replace(rules_of(read_object(request.body)))
+            house.board.change(change_of(read_object(request.take_body())))
         elif request.method == "DELETE":
             house.board.replace(())
     except (FaultError, AskError) as wrong:

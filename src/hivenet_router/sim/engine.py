@@ -18,6 +18,8 @@ from typing import Final
 
 from hivenet_router.sim.metrics_page import EngineMetrics, Load
 
+# Alarms of jobs that have gone are cleared out when they are more than this, and more than half.
+STALE_ALARMS_KEPT: Final = 64
 # Tokens due within this time are written together: timers fire in whole milliseconds anyway.
 TICK_SLACK_S: Final = 0.0005
 
@@ -163,7 +165,9 @@ class EngineCore:
     def _tokens_due(self, job: Job, now: float) -> int:
         if job.interval_s <= 0.0:
             return job.output_tokens
-        return job.base_tokens + math.floor((now + TICK_SLACK_S - job.base_s) / job.interval_s)
+        # Compared before it is rounded: an interval may be so short that no number of tokens is finite.
+        passed = min((now + TICK_SLACK_S - job.base_s) / job.interval_s, float(job.output_tokens))
+        return job.base_tokens + math.floor(passed)
 
     def _next_step(self, job: Job, now: float) -> float:
         """When the next token is due, or later if steps are coarse, but never after the last token."""
@@ -213,6 +217,10 @@ class EngineCore:
             self._alarm(job, now + job.prefill_s(job.footprint()))
 
     def _alarm(self, job: Job, at_s: float) -> None:
+        # A job has one alarm at a time, so what is more belongs to jobs that have gone or gone back.
+        if len(self._alarms) > 2 * len(self.running) + STALE_ALARMS_KEPT:
+            self._alarms = [alarm for alarm in self._alarms if alarm[2] == alarm[3].ticket]
+            heapq.heapify(self._alarms)
         self._serial += 1
         heapq.heappush(self._alarms, (at_s, self._serial, job.ticket, job))
 

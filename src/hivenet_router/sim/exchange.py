@@ -16,7 +16,7 @@ from hivenet_router.sim.asks import Ask, AskError, chat_ask, completion_ask, mes
 from hivenet_router.sim.control import control_reply
 from hivenet_router.sim.engine import EngineFullError, Job
 from hivenet_router.sim.faults import NO_FAULT, FaultError, parse_fault
-from hivenet_router.sim.framing import SSE_TYPE, BodyEncoder, Reply, closes, common_headers, head_bytes, reply_bytes
+from hivenet_router.sim.framing import SSE_TYPE, BodyEncoder, Reply, closes, common_headers, head_bytes, reply_blocks
 from hivenet_router.sim.house import INFERENCE_PATHS, House
 from hivenet_router.sim.ledger import RecordedRequest
 from hivenet_router.sim.metrics_page import render
@@ -96,6 +96,8 @@ class Exchange:
             return await handler(self)
         except AskError as wrong:
             return await self._send(self._refusal(wrong.status, str(wrong), wrong.param))
+        except RecursionError:
+            return await self._send(self._refusal(400, "the body is nested too deeply"))
         except EngineFullError:
             full = self._refusal(503, "the waiting queue is full; try again later")
             return await self._send(Reply(503, full.body, headers=(("Retry-After", "1"),)))
@@ -141,13 +143,13 @@ class Exchange:
 
     async def count_tokens(self) -> End:
         """The size of a prompt, without work."""
-        ask = messages_ask(read_object(self._request.body), counting=True)
+        ask = messages_ask(read_object(self._request.take_body()), counting=True)
         self._check_model(ask.model)
         return await self._send_delayed(Reply(200, shapes_openai.compact({"input_tokens": ask.prompt_tokens})))
 
     async def embeddings(self) -> End:
         """One vector for each input."""
-        ask = embedding_ask(read_object(self._request.body))
+        ask = embedding_ask(read_object(self._request.take_body()), self._house.options.embedding_dimensions)
         self._check_model(ask.model)
         house = self._house
         await self._work(self._job(ask.prompt_tokens, 0))
@@ -155,22 +157,30 @@ class Exchange:
             ask,
             serial=house.next_serial(),
             created=house.created,
-            dimensions=house.options.embedding_dimensions,
             with_usage=not self._fault.no_usage,
         )
         return await self._send(Reply(200, body))
 
     async def rerank(self) -> End:
         """Documents in order of relevance."""
-        ask = rerank_ask(read_object(self._request.body))
+        ask = rerank_ask(read_object(self._request.take_body()))
         self._check_model(ask.model)
         await self._work(self._job(ask.prompt_tokens, 0))
         body = rerank_body(ask, serial=self._house.next_serial(), with_usage=not self._fault.no_usage)
         return await self._send(Reply(200, body))
 
     async def _generate(self, read: Callable[[Mapping[str, object]], Ask]) -> End:
+        job, shape, streams = self._decided(read)
+        if streams:
+            return await self._stream(job, shape)
+        job.step_s = BUFFERED_STEP_S
+        await self._work(job)
+        return await self._send(Reply(200, shape.body()))
+
+    def _decided(self, read: Callable[[Mapping[str, object]], Ask]) -> tuple[Job, Shape, bool]:
+        """The work, the answer, and whether it streams. The question itself is not kept while they last."""
         house, fault, request = self._house, self._fault, self._request
-        ask = read(read_object(request.body))
+        ask = read(read_object(request.take_body()))
         self._check_model(ask.model)
         answer = decide(
             ask,
@@ -188,11 +198,7 @@ class Exchange:
             shape = kind(answer, include_usage=ask.include_usage, no_done=fault.no_done)
         job = self._job(ask.prompt_tokens, len(answer.pieces), choices=answer.choices)
         job.finish = "length" if answer.finish == "length" else "stop"
-        if ask.stream:
-            return await self._stream(job, shape)
-        job.step_s = BUFFERED_STEP_S
-        await self._work(job)
-        return await self._send(Reply(200, shape.body()))
+        return job, shape, ask.stream
 
     def _job(self, prompt_tokens: int, output_tokens: int, *, choices: int = 1) -> Job:
         options, fault = self._house.options, self._fault
@@ -210,15 +216,21 @@ class Exchange:
         """Return when the engine is through with a job that shows nothing before its end."""
         pacer, loop = self._house.pacer, asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
+        stalls: list[asyncio.TimerHandle] = []
 
         def moved() -> None:
             if job.is_ended and not ended.done():
                 ended.set_result(None)
-            elif job.is_held and self._fault.stall_s < math.inf:
-                loop.call_later(self._fault.stall_s, pacer.resume, job)
+            elif job.is_held and not stalls and self._fault.stall_s < math.inf:
+                stalls.append(loop.call_later(self._fault.stall_s, pacer.resume, job))
 
         with pacer.running(job, moved):
-            await ended
+            try:
+                await ended
+            finally:
+                # A client may leave long before its stall would end.
+                for stall in stalls:
+                    stall.cancel()
 
     async def _stream(self, job: Job, shape: Shape) -> End:
         fault, request = self._fault, self._request
@@ -231,7 +243,7 @@ class Exchange:
             outlet=self._outlet,
             record=self._record,
             head=head_bytes(200, headers),
-            encoder=BodyEncoder(chunked=chunked, zipped=fault.gzip, http_chunk_bytes=fault.http_chunk_bytes),
+            encoder=BodyEncoder(chunked=chunked, zipped=fault.gzip, fault=fault),
             shape=shape,
             fault=fault,
             stamp=self._house.options.stamp_chunks,
@@ -254,8 +266,12 @@ class Exchange:
 
     async def _send(self, reply: Reply) -> End:
         self._record.status = reply.status
-        self._outlet.write(reply_bytes(reply, self._fault, self._request))
-        await self._outlet.drained()
+        for number, block in enumerate(reply_blocks(reply, self._fault, self._request)):
+            if number:
+                # A client that reads as fast as a long body is made leaves the others their turns.
+                await asyncio.sleep(0)
+            self._outlet.write(block)
+            await self._outlet.drained()
         if self._fault.truncate_body:
             return End.CUT
         return End.CLOSE if closes(self._fault, self._request) else End.KEEP

@@ -11,8 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import unquote, unquote_to_bytes
 
+from hivenet_router.sim.options import OUTPUT_TOKENS_MAX
+
 FAULT_TEXT_CHARS_MAX: Final = 256 * 1024
 COUNT_MAX: Final = 1 << 40
+# A token is made whole before it is sent.
+PIECE_BYTES_MAX: Final = 1024 * 1024
 
 
 class FaultError(ValueError):
@@ -75,24 +79,32 @@ def _given(value: str | None) -> str:
     return value
 
 
-def _count(value: str | None) -> object:
+def _whole(value: str | None, low: int, high: int, wanted: str) -> int:
     text = _given(value)
-    if not (text.isascii() and text.isdigit()) or int(text) > COUNT_MAX:
-        raise ValueError("needs a whole number, 0 or more")
+    # The length is looked at first: Python reads no number of thousands of digits.
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(COUNT_MAX)) and low <= int(text) <= high):
+        raise ValueError(f"needs {wanted} from {low} to {high}")
     return int(text)
+
+
+def _count(value: str | None) -> object:
+    return _whole(value, 0, COUNT_MAX, "a whole number")
 
 
 def _size(value: str | None) -> object:
-    if _count(value) == 0:
-        raise ValueError("needs a whole number, 1 or more")
-    return _count(value)
+    return _whole(value, 1, COUNT_MAX, "a whole number")
+
+
+def _tokens(value: str | None) -> object:
+    return _whole(value, 1, OUTPUT_TOKENS_MAX, "a whole number")
+
+
+def _piece(value: str | None) -> object:
+    return _whole(value, 1, PIECE_BYTES_MAX, "a whole number")
 
 
 def _status(value: str | None) -> object:
-    text = _given(value)
-    if not (text.isascii() and text.isdigit() and 200 <= int(text) <= 599):
-        raise ValueError("needs a status from 200 to 599")
-    return int(text)
+    return _whole(value, 200, 599, "a status")
 
 
 def _number(value: str | None, unit: str) -> float:
@@ -176,9 +188,9 @@ WORDS: Final[Mapping[str, tuple[str, Callable[[str | None], object]]]] = {
     "no_done": ("no_done", _flag),
     "no_usage": ("no_usage", _flag),
     "usage": ("usage", _usage),
-    "chunks": ("chunks", _size),
+    "chunks": ("chunks", _tokens),
     "interval_ms": ("interval_s", _milliseconds),
-    "chunk_bytes": ("chunk_bytes", _size),
+    "chunk_bytes": ("chunk_bytes", _piece),
     "http_chunk_bytes": ("http_chunk_bytes", _size),
     "write_bytes": ("write_bytes", _size),
     "comments": ("comments", _flag),

@@ -6,27 +6,31 @@ the body). Invariant: without a fault the framing is right. What is sent when is
 
 import gzip
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
 
+from hivenet_router.sim.bodies import Body
 from hivenet_router.sim.faults import Fault
 from hivenet_router.sim.reader import Request
+from hivenet_router.sim.words import BLOCK_BYTES
 
 JSON_TYPE: Final = "application/json"
 SSE_TYPE: Final = "text/event-stream; charset=utf-8"
+# A longer body is compressed while it is sent, in HTTP chunks, instead of being held to learn its compressed size.
+ZIPPED_WHOLE_BYTES_MAX: Final = 1024 * 1024
 _GZIP_WBITS: Final = 31
 _BODILESS: Final = frozenset({204, 304})
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer that is whole before it is sent."""
+    """An answer whose size is known before it is sent."""
 
     status: int
-    body: bytes
+    body: Body | bytes
     content_type: str = JSON_TYPE
     headers: tuple[tuple[str, str], ...] = ()
 
@@ -62,28 +66,45 @@ def closes(fault: Fault, request: Request) -> bool:
     return fault.close_connection or not request.keep_alive
 
 
-def reply_bytes(reply: Reply, fault: Fault, request: Request) -> bytes:
-    """A whole answer. `truncate_body` announces more than is there, `http_chunk_bytes` sends chunks of that size."""
+def reply_blocks(reply: Reply, fault: Fault, request: Request) -> Iterator[bytes]:
+    """A whole answer, in blocks; the head comes with the first.
+
+    `truncate_body` announces more than is there, `http_chunk_bytes` sends chunks of that size.
+    """
     headers = [*common_headers(fault, request, reply.content_type), *reply.headers]
-    body = gzip.compress(reply.body, mtime=0) if fault.gzip else reply.body
+    body = reply.body if isinstance(reply.body, Body) else Body(reply.body)
     if reply.status in _BODILESS:
-        return head_bytes(reply.status, headers)
-    if fault.http_chunk_bytes is not None and request.http_version == "1.1":
-        encoder = BodyEncoder(chunked=True, zipped=False, http_chunk_bytes=fault.http_chunk_bytes)
-        head = head_bytes(reply.status, [*headers, ("Transfer-Encoding", "chunked")])
-        body = encoder.encode(body) + encoder.finish()
-    else:
-        head = head_bytes(reply.status, [*headers, ("Content-Length", str(len(body) + fault.truncate_body))])
-    return head if request.method == "HEAD" else head + body
+        yield head_bytes(reply.status, headers)
+        return
+    chunked, zipped = request.http_version == "1.1", fault.gzip
+    if zipped and body.size_bytes <= ZIPPED_WHOLE_BYTES_MAX:
+        body, zipped = Body(gzip.compress(b"".join(body.blocks()), mtime=0)), False
+    if not zipped and (fault.http_chunk_bytes is None or not chunked):
+        chunked = False
+        headers.append(("Content-Length", str(body.size_bytes + fault.truncate_body)))
+    elif chunked:
+        headers.append(("Transfer-Encoding", "chunked"))
+    encoder = BodyEncoder(chunked=chunked, zipped=zipped, fault=fault)
+    pending = head_bytes(reply.status, headers)
+    if request.method == "HEAD":
+        yield pending
+        return
+    for block in body.blocks():
+        if len(pending) >= BLOCK_BYTES:
+            yield pending
+            pending = b""
+        pending += encoder.encode(block)
+    yield pending + encoder.finish()
 
 
 class BodyEncoder:
-    """Puts the pieces of a streamed body on the wire: each its own HTTP chunk, or cut anew to `http_chunk_bytes`."""
+    """Puts the pieces of a body on the wire: each its own HTTP chunk, or cut anew to `http_chunk_bytes`."""
 
-    def __init__(self, *, chunked: bool, zipped: bool, http_chunk_bytes: int | None) -> None:
+    def __init__(self, *, chunked: bool, zipped: bool, fault: Fault) -> None:
         self._chunked = chunked
         self._zipper = zlib.compressobj(wbits=_GZIP_WBITS) if zipped else None
-        self._step = http_chunk_bytes
+        self._step = fault.http_chunk_bytes
+        self._missing_bytes = fault.truncate_body
 
     def encode(self, data: bytes) -> bytes:
         """The bytes for one piece."""
@@ -92,7 +113,9 @@ class BodyEncoder:
         return self._framed(data)
 
     def finish(self) -> bytes:
-        """The bytes that end the body."""
+        """The bytes that end the body, or announce a last chunk that does not come."""
+        if self._missing_bytes:
+            return b"%x\r\n" % self._missing_bytes if self._chunked else b""
         rest = self._framed(self._zipper.flush()) if self._zipper is not None else b""
         return rest + (b"0\r\n\r\n" if self._chunked else b"")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hivenet_router.sim.engine import EngineCore
-from hivenet_router.sim.fault_board import FaultBoard, make_rule
+from hivenet_router.sim.fault_board import FaultBoard
 from hivenet_router.sim.ledger import Ledger
 from hivenet_router.sim.options import SimOptions
 from hivenet_router.sim.pacer import Pacer
@@ -62,13 +62,10 @@ class House:
 def build_house(options: SimOptions, group: asyncio.TaskGroup) -> House:
     """A fresh house for these options, on the running loop."""
     core = EngineCore(options.concurrency, options.waiting_max, options.kv_cache_tokens)
-    standing = []
-    if options.error_rate > 0:
-        standing.append(make_rule(f"status={options.error_status}", probability=options.error_rate))
     return House(
         options=options,
         ledger=Ledger(options.requests_kept, options.kept_body_bytes_max),
-        board=FaultBoard(seed=options.seed, standing=standing),
+        board=FaultBoard(seed=options.seed, error_rate=options.error_rate, error_status=options.error_status),
         pacer=Pacer(core),
         group=group,
     )

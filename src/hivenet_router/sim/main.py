@@ -18,6 +18,7 @@ from hivenet_router.sim.options import OptionError, SimOptions, check
 from hivenet_router.sim.server import Simulator
 
 DEFAULTS: Final = SimOptions()
+SHOWN_CHARS_MAX: Final = 60
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -137,7 +138,8 @@ def options_of(argv: Sequence[str] | None) -> SimOptions:
     mistakes = _unknown(unknown)
     for name, value in vars(given).items():
         if isinstance(value, _Unread):
-            mistakes.append(f"--{name.replace('_', '-')} {value}: must be a number")
+            shown = value if len(value) <= SHOWN_CHARS_MAX else f"{value[:SHOWN_CHARS_MAX]}…"
+            mistakes.append(f"--{name.replace('_', '-')} {shown}: must be a number")
             # A value that passes, so that one slip is told once.
             setattr(given, name, parser.get_default(name))
     host, port, output_tokens = DEFAULTS.host, DEFAULTS.port, DEFAULTS.output_tokens

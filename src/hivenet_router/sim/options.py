@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MIB: Final = 1024 * 1024
+# The longest answer, in tokens of each choice.
+OUTPUT_TOKENS_MAX: Final = 1_000_000
+# Speeds and times are less than this, in their own units.
+NUMBER_MAX: Final = 1e9
 
 
 class OptionError(ValueError):
@@ -60,34 +64,40 @@ class SimOptions:
 
 
 def check(options: SimOptions) -> SimOptions:
-    """The same options, once every one of them can be used.
+    """The same options, once every one of them can be used; mistakes are told by the names of the command line.
 
     Raises: OptionError naming all settings that cannot be used, not only the first.
     """
     low, high = options.output_tokens
     rules: list[tuple[bool, str]] = [
-        (0 <= options.port <= 65535, f"port {options.port}: must be 0 to 65535"),
-        (bool(options.models) and all(options.models), "model: at least one name, none of them empty"),
-        (len(set(options.models)) == len(options.models), "model: each name once"),
-        (1 <= low <= high, f"output tokens {low}-{high}: must be 1 or more, the smaller number first"),
-        (options.concurrency >= 1, f"concurrency {options.concurrency}: must be 1 or more"),
-        (options.waiting_max >= 0, f"waiting {options.waiting_max}: must be 0 or more"),
-        (options.kv_cache_tokens >= 1, f"KV cache {options.kv_cache_tokens}: must be 1 token or more"),
-        (options.model_len_max >= 0, f"model length {options.model_len_max}: must be 0 (no limit) or more"),
-        (0.0 <= options.error_rate <= 1.0, f"error rate {options.error_rate}: must be 0 to 1"),
-        (400 <= options.error_status <= 599, f"error status {options.error_status}: must be 400 to 599"),
-        (options.body_bytes_max >= 1, f"body limit {options.body_bytes_max}: must be 1 byte or more"),
-        (options.requests_kept >= 1, f"requests kept {options.requests_kept}: must be 1 or more"),
-        (1 <= options.embedding_dimensions <= 65536, "embedding dimensions: must be 1 to 65536"),
+        (0 <= options.port <= 65535, f"--listen: port {options.port} must be 0 to 65535"),
+        (bool(options.models) and all(options.models), "--model: at least one name, none of them empty"),
+        (len(set(options.models)) == len(options.models), "--model: each name once"),
+        (
+            1 <= low <= high <= OUTPUT_TOKENS_MAX,
+            f"--output-tokens {low}-{high}: must be 1 to {OUTPUT_TOKENS_MAX}, the smaller number first",
+        ),
+        (options.concurrency >= 1, f"--concurrency {options.concurrency}: must be 1 or more"),
+        (options.waiting_max >= 0, f"--max-waiting {options.waiting_max}: must be 0 or more"),
+        (options.kv_cache_tokens >= 1, f"--kv-cache-tokens {options.kv_cache_tokens}: must be 1 token or more"),
+        (options.model_len_max >= 0, f"--max-model-len {options.model_len_max}: must be 0 (no limit) or more"),
+        (0.0 <= options.error_rate <= 1.0, f"--error-rate {options.error_rate}: must be 0 to 1"),
+        (400 <= options.error_status <= 599, f"--error-status {options.error_status}: must be 400 to 599"),
+        (options.body_bytes_max >= 1, f"--max-body-bytes {options.body_bytes_max}: must be 1 byte or more"),
+        (options.requests_kept >= 1, f"--keep-requests {options.requests_kept}: must be 1 or more"),
+        (
+            1 <= options.embedding_dimensions <= 65536,
+            f"--embedding-dimensions {options.embedding_dimensions}: must be 1 to 65536",
+        ),
     ]
     rules += [
-        (0.0 <= value < 1e9, f"{name} {value}: must be 0 or more")
+        (0.0 <= value < NUMBER_MAX, f"{name} {value:g}: must be 0 or more, and less than {NUMBER_MAX:g}")
         for name, value in (
-            ("decode tokens per second", options.decode_tokens_per_s),
-            ("prefill tokens per second", options.prefill_tokens_per_s),
-            ("first token delay", options.first_token_delay_s),
-            ("start delay", options.start_delay_s),
-            ("idle timeout", options.idle_timeout_s),
+            ("--decode-tokens-per-s", options.decode_tokens_per_s),
+            ("--prefill-tokens-per-s", options.prefill_tokens_per_s),
+            ("--first-token-delay-ms", options.first_token_delay_s * 1000.0),
+            ("--start-delay", options.start_delay_s),
+            ("--idle-timeout", options.idle_timeout_s),
         )
     ]
     wrong = [text for holds, text in rules if not holds]

@@ -57,7 +57,7 @@ class Outlet:
         self._cut_end = End.KEEP
         self._room: asyncio.Future[None] | None = None
         self.on_room: OnRoom | None = None
-        self.paused = False
+        self._is_full = False
 
     def begin(self, record: RecordedRequest, fault: Fault) -> None:
         """What is written from here on is the answer to `record`."""
@@ -79,29 +79,37 @@ class Outlet:
             data = data[: (self._cut_bytes or 0) - record.sent_bytes]
         if data and record.first_byte_s is None:
             record.first_byte_s = time.monotonic()
-        step = self._fault.write_bytes
-        if step is None:
-            self._transport.write(data)
-        else:
-            for at in range(0, len(data), step):
-                self._transport.write(data[at : at + step])
+        self._hand_over(data)
         record.sent_bytes += len(data)
         self._ledger.sent(len(data))
         if cut:
             raise CutReachedError(self._cut_end)
+
+    def _hand_over(self, data: bytes) -> None:
+        step, at = self._fault.write_bytes, 0
+        # Behind a full buffer small writes would become one anyway, and each would cost many times its size till then.
+        while step is not None and at + step < len(data) and not self.paused:
+            self._transport.write(data[at : at + step])
+            at += step
+        self._transport.write(data[at:])
 
     def write_aside(self, data: bytes) -> None:
         """Send bytes that belong to no answer (100 Continue, the answer to what is no request)."""
         self._transport.write(data)
         self._ledger.sent(len(data))
 
+    @property
+    def paused(self) -> bool:
+        """Whether writers hold back: the buffer is full, or the connection has broken and nobody has been told yet."""
+        return self._is_full or self._transport.is_closing()
+
     def pause(self) -> None:
         """The buffer is full: writers hold back."""
-        self.paused = True
+        self._is_full = True
 
     def resume(self) -> None:
         """The buffer has room again."""
-        self.paused = False
+        self._is_full = False
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
         if self.on_room is not None:
@@ -109,7 +117,7 @@ class Outlet:
 
     async def drained(self) -> None:
         """Return when the buffer has room."""
-        while self.paused:
+        while self._is_full:
             self._room = asyncio.get_running_loop().create_future()
             await self._room
 

@@ -58,8 +58,9 @@ class Pacer:
                 if listener is not None:
                     listener()
         finally:
+            # Whatever one listener does, the engine goes on for the others.
             self._ticking = False
-        self._rearm()
+            self._rearm()
 
     def _rearm(self) -> None:
         if self._ticking:

@@ -11,6 +11,8 @@ from typing import Final
 import h11
 
 HEAD_BYTES_MAX: Final = 128 * 1024
+# A head of many tiny lines costs far more memory than its bytes, and heads are kept for `/sim/requests`.
+HEADERS_MAX: Final = 1_024
 
 
 class RequestRefusedError(Exception):
@@ -21,7 +23,7 @@ class RequestRefusedError(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
     """One request as it came. `headers` keep spelling and order; `find` looks one up whatever the spelling."""
 
@@ -44,6 +46,11 @@ class Request:
     def query(self) -> str:
         """What follows the first question mark."""
         return self.target.partition("?")[2]
+
+    def take_body(self) -> bytes:
+        """The body, handed out once: a body that has been read is not kept while its answer lasts."""
+        body, self.body = self.body, b""
+        return body
 
     def find(self, name: str) -> list[str]:
         """The values of every header line of this name, in order."""
@@ -111,6 +118,8 @@ class RequestReader:
 
     def _begin(self, head: h11.Request) -> None:
         self._head = head
+        if len(head.headers) > HEADERS_MAX:
+            raise RequestRefusedError(431, f"the head has more than {HEADERS_MAX} lines")
         for name, value in head.headers:
             if name == b"content-length":
                 self._check_body(int(value))

@@ -6,11 +6,13 @@ closing blank line and ends in the `}` of its JSON object. Framing and pace are 
 Source: http-api.md §12; the Anthropic API's documented events.
 """
 
-from json.encoder import encode_basestring as quoted
+from collections.abc import Iterator
 from typing import Final
 
 from hivenet_router.sim.answers import Answer
+from hivenet_router.sim.bodies import PLACE, Body, Said, filled, said
 from hivenet_router.sim.shapes_openai import compact
+from hivenet_router.sim.words import quoted
 
 ERROR_TYPES: Final = {
     401: "authentication_error",
@@ -59,19 +61,22 @@ class MessageShape:
             message["usage"] = {"input_tokens": answer.usage.prompt, "output_tokens": output_tokens}
         return message
 
-    def body(self) -> bytes:
+    def body(self) -> Body:
         """The buffered answer."""
-        answer = self._answer
-        content: list[dict[str, object]] = []
+        answer, total = self._answer, self.total
         if answer.tool is not None:
             # The pieces are JSON text of our own making, so the object can be put in as it stands.
-            content.append(self._tool_block())
-            whole = compact(self._message(content, STOP_REASONS[answer.finish], self._output_tokens()))
-            return whole.replace(b'"input":{}', b'"input":' + answer.text.encode(), 1)
+            before, empty, after = self._ended([self._tool_block()]).rpartition(b'"input":{}')
+            return Body(before, empty[:-2], "".join(answer.pieces).encode(), after)
+        content: list[dict[str, object]] = [{"type": "text", "text": PLACE}]
+        texts: list[Said] = [said(answer.pieces, answer.reasoning, total)]
         if answer.reasoning:
-            content.append({"type": "thinking", "thinking": answer.thought, "signature": ""})
-        content.append({"type": "text", "text": answer.text})
-        return compact(self._message(content, STOP_REASONS[answer.finish], self._output_tokens()))
+            content.insert(0, {"type": "thinking", "thinking": PLACE, "signature": ""})
+            texts.insert(0, said(answer.pieces, 0, answer.reasoning))
+        return Body(*filled(self._ended(content), *texts))
+
+    def _ended(self, content: list[dict[str, object]]) -> bytes:
+        return compact(self._message(content, STOP_REASONS[self._answer.finish], self._output_tokens()))
 
     def _output_tokens(self) -> int:
         return self._answer.usage.completion if self._answer.usage is not None else 0
@@ -91,18 +96,21 @@ class MessageShape:
             block = {"type": "thinking", "thinking": "", "signature": ""}
         return [started, event("ping", {}), _block_start(0, block)]
 
-    def piece(self, number: int) -> bytes:
-        """The event with piece `number`; the first piece after reasoning brings the change of block with it."""
-        text = quoted(self._answer.pieces[number]).encode("utf-8", "backslashreplace")
-        if self._answer.tool is not None:
-            return _delta(0, b'{"type":"input_json_delta","partial_json":%b}' % text)
-        if number < self._answer.reasoning:
-            return _delta(0, b'{"type":"thinking_delta","thinking":%b}' % text)
-        said = _delta(self._text_block, b'{"type":"text_delta","text":%b}' % text)
-        if self._text_block and number == self._answer.reasoning:
-            change = [event("content_block_stop", {"index": 0}), _block_start(1, {"type": "text", "text": ""}), said]
-            return b"\n\n".join(change)
-        return said
+    def pieces(self) -> Iterator[bytes]:
+        """The events with the pieces; the first piece after reasoning brings the change of block with it."""
+        answer = self._answer
+        delta = _delta(self._text_block, b'{"type":"text_delta","text":%b}')
+        if answer.tool is not None:
+            delta = _delta(0, b'{"type":"input_json_delta","partial_json":%b}')
+        thought = _delta(0, b'{"type":"thinking_delta","thinking":%b}')
+        change = event("content_block_stop", {"index": 0}), _block_start(1, {"type": "text", "text": ""}), b""
+        for number, piece in enumerate(answer.pieces):
+            if number < answer.reasoning:
+                yield thought % quoted(piece)
+            elif self._text_block and number == answer.reasoning:
+                yield b"\n\n".join(change) + delta % quoted(piece)
+            else:
+                yield delta % quoted(piece)
 
     def closing(self) -> list[bytes]:
         """The events after the text: block stop, why it ended with usage, message stop."""

@@ -8,11 +8,12 @@ Source: http-api.md §12; the OpenAI API's documented objects.
 """
 
 import json
-from collections.abc import Sequence
-from json.encoder import encode_basestring as quoted
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from hivenet_router.sim.answers import Answer, Usage
+from hivenet_router.sim.bodies import PLACE, Body, Said, filled, said
+from hivenet_router.sim.words import quoted
 
 DONE: Final = b"data: [DONE]"
 ERROR_TYPES: Final = {
@@ -66,6 +67,11 @@ def _usage(usage: Usage) -> dict[str, int]:
     }
 
 
+def _body(base: Mapping[str, object], choices: Iterable[bytes | Said], usage: Usage | None) -> Body:
+    told = b"" if usage is None else b',"usage":' + compact(_usage(usage))
+    return Body(compact(base)[:-1], b',"choices":[', *choices, b"]", told, b"}")
+
+
 def _call_id(answer: Answer, index: int) -> str:
     return f"call_sim{answer.serial:08x}{index:02x}"
 
@@ -90,33 +96,34 @@ class ChatShape:
             "model": answer.model,
         }
 
-    def body(self) -> bytes:
+    def body(self) -> Body:
         """The buffered answer."""
         answer = self._answer
-        choices = [
-            {
+        texts = [said(answer.pieces, answer.reasoning, len(answer.pieces))]
+        if answer.reasoning:
+            texts.append(said(answer.pieces, 0, answer.reasoning))
+        parts: list[bytes | Said] = []
+        for index in range(answer.choices):
+            choice = {
                 "index": index,
                 "message": self._message(index),
                 "logprobs": None,
                 "finish_reason": self._finish,
                 "stop_reason": None,
             }
-            for index in range(answer.choices)
-        ]
-        document = self._base("chat.completion") | {"choices": choices}
-        if answer.usage is not None:
-            document["usage"] = _usage(answer.usage)
-        return compact(document)
+            parts += [b"," if index else b"", *filled(compact(choice), *texts)]
+        return _body(self._base("chat.completion"), parts, answer.usage)
 
     def _message(self, index: int) -> dict[str, object]:
+        """The message with a place for what is said, and behind it one for what was thought."""
         answer = self._answer
         if answer.tool is not None:
-            function = {"name": answer.tool.name, "arguments": answer.text}
+            function = {"name": answer.tool.name, "arguments": PLACE}
             call = {"id": _call_id(answer, index), "type": "function", "function": function}
             return {"role": "assistant", "content": None, "refusal": None, "tool_calls": [call]}
-        message: dict[str, object] = {"role": "assistant", "content": answer.text, "refusal": None}
+        message: dict[str, object] = {"role": "assistant", "content": PLACE, "refusal": None}
         if answer.reasoning:
-            message["reasoning_content"] = answer.thought
+            message["reasoning_content"] = PLACE
         return message
 
     def opening(self) -> list[bytes]:
@@ -132,17 +139,17 @@ class ChatShape:
             events.append(self._event(index, compact(delta), b"null"))
         return events
 
-    def piece(self, number: int) -> bytes:
-        """The event with piece `number`, choices taking turns."""
-        token, index = divmod(number, self._answer.choices)
-        text = quoted(self._answer.pieces[token]).encode("utf-8", "backslashreplace")
-        if self._answer.tool is not None:
-            delta = b'{"tool_calls":[{"index":0,"function":{"arguments":%b}}]}' % text
-        elif token < self._answer.reasoning:
-            delta = b'{"reasoning_content":%b}' % text
-        else:
-            delta = b'{"content":%b}' % text
-        return self._event(index, delta, b"null")
+    def pieces(self) -> Iterator[bytes]:
+        """The events with the pieces, choices taking turns."""
+        answer = self._answer
+        opened, closed = b'{"content":', b"}"
+        if answer.tool is not None:
+            opened, closed = b'{"tool_calls":[{"index":0,"function":{"arguments":', b"}}]}"
+        fences = [self._event(index, b"\0", b"null").split(b"\0") for index in range(answer.choices)]
+        for token, piece in enumerate(answer.pieces):
+            delta = (b'{"reasoning_content":' if token < answer.reasoning else opened) + quoted(piece) + closed
+            for before, after in fences:
+                yield before + delta + after
 
     def closing(self) -> list[bytes]:
         """The events after the text: why it ended, usage if it was asked for, the end mark."""
@@ -177,27 +184,28 @@ class CompletionShape:
             "model": answer.model,
         }
 
-    def body(self) -> bytes:
+    def body(self) -> Body:
         """The buffered answer."""
         answer = self._answer
-        text = "".join(answer.pieces)
-        choices = [
-            {"index": index, "text": text, "logprobs": None, "finish_reason": answer.finish, "stop_reason": None}
-            for index in range(answer.choices)
-        ]
-        document = self._base() | {"choices": choices}
-        if answer.usage is not None:
-            document["usage"] = _usage(answer.usage)
-        return compact(document)
+        text = said(answer.pieces, 0, len(answer.pieces))
+        parts: list[bytes | Said] = []
+        for index in range(answer.choices):
+            choice = {"index": index, "text": PLACE, "logprobs": None}
+            choice |= {"finish_reason": answer.finish, "stop_reason": None}
+            parts += [b"," if index else b"", *filled(compact(choice), text)]
+        return _body(self._base(), parts, answer.usage)
 
     def opening(self) -> list[bytes]:
         """Nothing comes before the text."""
         return []
 
-    def piece(self, number: int) -> bytes:
-        """The event with piece `number`, choices taking turns."""
-        token, index = divmod(number, self._answer.choices)
-        return self._event(index, quoted(self._answer.pieces[token]).encode("utf-8", "backslashreplace"), b"null")
+    def pieces(self) -> Iterator[bytes]:
+        """The events with the pieces, choices taking turns."""
+        fences = [self._event(index, b"\0", b"null").split(b"\0") for index in range(self._answer.choices)]
+        for piece in self._answer.pieces:
+            text = quoted(piece)
+            for before, after in fences:
+                yield before + text + after
 
     def closing(self) -> list[bytes]:
         """The events after the text: why it ended, usage if it was asked for, the end mark."""

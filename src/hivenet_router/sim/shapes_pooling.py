@@ -22,12 +22,12 @@ NUMBERS_MAX: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingAsk:
-    """What a body for `/v1/embeddings` asks; `dimensions` None leaves it to the engine."""
+    """What a body for `/v1/embeddings` asks; `dimensions` is the length of each vector."""
 
     model: str
     inputs: tuple[str, ...]
     prompt_tokens: int
-    dimensions: int | None
+    dimensions: int
     as_base64: bool
 
 
@@ -43,8 +43,8 @@ class RerankAsk:
     return_documents: bool
 
 
-def embedding_ask(document: JsonObject) -> EmbeddingAsk:
-    """The question in a body for embeddings. Raises: AskError."""
+def embedding_ask(document: JsonObject, usual_dimensions: int) -> EmbeddingAsk:
+    """The question in a body for embeddings; the usual length holds where it names none. Raises: AskError."""
     given = document.get("input")
     listed = given if isinstance(given, list) and not _is_tokens(given) else [given]
     if not listed or len(listed) > INPUTS_MAX:
@@ -60,9 +60,11 @@ def embedding_ask(document: JsonObject) -> EmbeddingAsk:
         else:
             raise AskError("input: must be a text, a list of texts, or lists of token numbers", param="input")
     dimensions = document.get("dimensions")
-    if dimensions is not None and not (isinstance(dimensions, int) and 1 <= dimensions <= 65536):
+    if dimensions is None:
+        dimensions = usual_dimensions
+    if isinstance(dimensions, bool) or not (isinstance(dimensions, int) and 1 <= dimensions <= 65536):
         raise AskError("dimensions: must be 1 to 65536", param="dimensions")
-    if len(texts) * (dimensions or 0) > NUMBERS_MAX:
+    if len(texts) * dimensions > NUMBERS_MAX:
         raise AskError(f"input times dimensions: at most {NUMBERS_MAX} numbers", param="dimensions")
     coding = document.get("encoding_format", "float")
     if coding not in ("float", "base64", None):
@@ -74,11 +76,11 @@ def _is_tokens(items: list[object]) -> bool:
     return bool(items) and all(isinstance(item, int) for item in items)
 
 
-def embedding_body(ask: EmbeddingAsk, *, serial: int, created: int, dimensions: int, with_usage: bool) -> bytes:
+def embedding_body(ask: EmbeddingAsk, *, serial: int, created: int, with_usage: bool) -> bytes:
     """The answer: one vector for each input."""
     data = []
     for index, text in enumerate(ask.inputs):
-        vector = unit_vector(text, ask.dimensions or dimensions)
+        vector = unit_vector(text, ask.dimensions)
         shown: object = vector
         if ask.as_base64:
             shown = base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

@@ -6,18 +6,24 @@ up to the cut that a fault sets. The socket is `outlet`'s, the events are the sh
 """
 
 import asyncio
+import itertools
 import math
 import time
+from collections.abc import Iterator
 from typing import Final, Protocol
 
+from hivenet_router.sim.bodies import Body
 from hivenet_router.sim.engine import Job, Phase
 from hivenet_router.sim.faults import Fault
 from hivenet_router.sim.framing import BodyEncoder
 from hivenet_router.sim.ledger import RecordedRequest
 from hivenet_router.sim.outlet import CutReachedError, End, Outlet
 from hivenet_router.sim.pacer import Pacer
+from hivenet_router.sim.words import BLOCK_BYTES
 
 PIECES_PER_WRITE_MAX: Final = 64
+# A client that reads as fast as text is made gets so much at a time, so that the others have their turns.
+WRITES_PER_TURN_MAX: Final = 16
 COMMENT: Final = b": keep-alive\n\n"
 _UNBORN: Final = frozenset({Phase.NEW, Phase.WAITING, Phase.PREFILL})
 
@@ -27,14 +33,14 @@ class Shape(Protocol):
 
     total: int
 
-    def body(self) -> bytes:
+    def body(self) -> Body:
         """The buffered form."""
 
     def opening(self) -> list[bytes]:
         """Events before the first piece."""
 
-    def piece(self, number: int) -> bytes:
-        """The event of one piece."""
+    def pieces(self) -> Iterator[bytes]:
+        """The events with the pieces, made one by one."""
 
     def closing(self) -> list[bytes]:
         """Events after the last piece."""
@@ -61,7 +67,9 @@ class StreamTransfer:
         self._opened = False
         self._closed = False
         self._sent = 0
+        self._pieces = shape.pieces()
         self._stall: asyncio.TimerHandle | None = None
+        self._next_turn: asyncio.Handle | None = None
         self._job: Job | None = None
         cuts = ((fault.reset_after_chunks, End.RESET), (fault.close_after_chunks, End.CUT))
         given = [(at, end) for at, end in cuts if at is not None and at <= shape.total]
@@ -85,17 +93,26 @@ class StreamTransfer:
                 return await self.ended
             finally:
                 self._outlet.on_room = None
-                if self._stall is not None:
-                    self._stall.cancel()
+                for handle in (self._stall, self._next_turn):
+                    if handle is not None:
+                        handle.cancel()
 
     def _advance(self, pacer: Pacer) -> None:
         job = self._job
         if job is None or self.ended.done() or (not self._opened and job.phase in _UNBORN):
             return
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+            self._next_turn = None
+        writes = 0
         while not (self.ended.done() or self._closed or self._outlet.paused):
+            if writes == WRITES_PER_TURN_MAX:
+                self._next_turn = asyncio.get_running_loop().call_soon(self._advance, pacer)
+                return
             data = self._next_write(job)
             if not data:
                 break
+            writes += 1
             self._try_push(data)
         if not self.ended.done():
             if self._closed:
@@ -126,12 +143,17 @@ class StreamTransfer:
             parts.append(self._opening_bytes())
             parts += [self._encoded(event) for event in self._shape.opening()]
         ready = min(job.generated * job.choices, total if self._cut_at is None else self._cut_at)
-        stop = min(ready, self._sent + PIECES_PER_WRITE_MAX)
-        parts += [self._encoded(self._shape.piece(number)) for number in range(self._sent, stop)]
-        self._sent = self._record.chunks = stop
+        size_bytes = 0
+        for event in itertools.islice(self._pieces, min(ready - self._sent, PIECES_PER_WRITE_MAX)):
+            parts.append(self._encoded(event))
+            self._sent += 1
+            size_bytes += len(parts[-1])
+            if size_bytes >= BLOCK_BYTES:
+                break
+        self._record.chunks = self._sent
         if job.is_ended and self._sent == total and self._cut_at is None:
             parts += [self._encoded(event) for event in self._shape.closing()]
-            parts.append(self._final_bytes())
+            parts.append(self._encoder.finish())
             self._closed = True
         return b"".join(parts)
 
@@ -139,11 +161,6 @@ class StreamTransfer:
         if self._fault.truncate_body:
             return End.CUT
         return End.CLOSE if self._closes else End.KEEP
-
-    def _final_bytes(self) -> bytes:
-        if self._fault.truncate_body:
-            return b"%x\r\n" % self._fault.truncate_body
-        return self._encoder.finish()
 
     def _encoded(self, event: bytes) -> bytes:
         if self._stamp and event.endswith(b"}"):

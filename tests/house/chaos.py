@@ -18,6 +18,10 @@ from tests.house.fleet import Fleet, Process, logged_at
 STOPS_S: Final = (3.0, 20.0)
 LINK_DIES_WITHIN_S: Final = 16.0
 """An agent that does not answer loses its link in about 15 s; the rest is for a crowded machine."""
+LINK_BEGAN: Final = ("agent_registered", "agent_renewed")
+LINK_ENDED: Final = ("agent_link_lost", "agent_left", "agent_removed")
+"""What the router logs of an agent whose link is gone. One whose engine was dead has taken itself out of routing and is
+told as one that left; one that was silent for very long is removed, and its link is closed with that."""
 KINDS: Final = ("kill", "stop", "links", "engine")
 
 
@@ -79,6 +83,7 @@ class Stop:
     """An agent stood still, from and to in Unix time."""
 
     machine: str
+    peer_id: str
     began: float
     ended: float
 
@@ -124,14 +129,7 @@ class Chaos:
 
     def links_not_dropped(self) -> list[str]:
         """The stops that were long enough for the agent's link to be dropped, but left it standing."""
-        lost = self._fleet.router.events("agent_link_lost")
-        return [
-            f"{stop.machine} stood still for {stop.ended - stop.began:.1f} s and its link was not dropped in "
-            f"{LINK_DIES_WITHIN_S:g} s"
-            for stop in self.stops
-            if stop.ended - stop.began > LINK_DIES_WITHIN_S + 1
-            and not any(stop.began < logged_at(event) < stop.began + LINK_DIES_WITHIN_S for event in lost)
-        ]
+        return links_left_standing(self.stops, self._fleet.router.events(*LINK_BEGAN, *LINK_ENDED))
 
     async def _others_serve(self, kind: str, stopping: asyncio.Event) -> None:
         """Wait until somebody is left to serve, or a crowded machine would be taken for a fault."""
@@ -164,13 +162,36 @@ class Chaos:
 
     async def _stop_agent(self) -> None:
         agent = self._next(self._fleet.agents)
+        registered = agent.events("registered")
         began = time.time()
         agent.pause()
         try:
             await asyncio.sleep(self._chance.uniform(*STOPS_S))
         finally:
             agent.resume()
-        self.stops.append(Stop(agent.name, began, time.time()))
+        if registered:
+            self.stops.append(Stop(agent.name, str(registered[-1]["peer_id"]), began, time.time()))
+
+
+def links_left_standing(stops: list[Stop], events: list[dict[str, object]]) -> list[str]:
+    """The stops through which an agent's link lasted too long, by what the router logged of links, in words.
+
+    An agent that had no link when its stop began has none to lose.
+    """
+    found = []
+    for stop in stops:
+        if stop.ended - stop.began <= LINK_DIES_WITHIN_S + 1:
+            continue
+        told = [(logged_at(event), event["msg"]) for event in events if event.get("peer_id") == stop.peer_id]
+        before = [name for at, name in told if at <= stop.began]
+        if not before or before[-1] in LINK_ENDED:
+            continue
+        if not any(name in LINK_ENDED and stop.began < at < stop.began + LINK_DIES_WITHIN_S for at, name in told):
+            found.append(
+                f"{stop.machine} stood still for {stop.ended - stop.began:.1f} s and its link was not dropped in "
+                f"{LINK_DIES_WITHIN_S:g} s"
+            )
+    return found
 
 
 def _restart(process: Process) -> None:

@@ -16,12 +16,8 @@ async fn interim_answers_are_skipped() {
         sized("ok")
     ))
     .await;
-    let mut client = bench.client().await;
-    client.send(post("{}")).await;
-    let arrival = bench.arrived().await;
-    arrival
-        .mailbox
-        .post(forward(&bench.server(backend.address)));
+    let target = bench.server(backend.address);
+    let (mut client, arrival) = bench.forwarded(&target).await;
     let answer = client.answer().await;
     assert_eq!((answer.text(), answer.field("link").len()), ("ok", 0));
 }
@@ -36,10 +32,7 @@ async fn an_answer_without_length_ends_with_its_connection() {
     .await;
     let target = bench.server(backend.address);
     for n in 1..3 {
-        let mut client = bench.client().await;
-        client.send(post("{}")).await;
-        let arrival = bench.arrived().await;
-        arrival.mailbox.post(forward(&target));
+        let (mut client, arrival) = bench.forwarded(&target).await;
         assert_eq!(client.answer().await.text(), "all there is");
         bench.outcome(&arrival).await;
         assert_eq!(backend.connections(), n);
@@ -88,9 +81,7 @@ async fn a_huge_answer_is_passed_on_as_it_comes() {
         serving.send("0\r\n\r\n").await;
     })
     .await;
-    let mut client = bench.client().await;
-    client.send(post("{}")).await;
-    let arrival = bench.arrived().await;
+    let (mut client, arrival) = bench.asked().await;
     let target = bench.server(backend.address);
     arrival.mailbox.post(forward_with(&target, |_, spec| {
         spec.buffered_bytes_max = 100_000;

@@ -84,10 +84,8 @@ async fn a_backend_that_dies_before_the_first_byte_is_replaced_unseen() {
     let healthy = Backend::answering(sized("from another")).await;
     for (says, by_reset, kind, status) in DEATHS {
         let dying = dying(says, *by_reset).await;
-        let mut client = bench.client().await;
-        client.send(post("{}")).await;
-        let arrival = bench.arrived().await;
-        arrival.mailbox.post(forward(&bench.server(dying.address)));
+        let target = bench.server(dying.address);
+        let (mut client, arrival) = bench.forwarded(&target).await;
         let failure = bench.failed(&arrival).await;
         assert_eq!(failure.kind.name(), *kind, "{says:?} {}", failure.detail);
         assert_eq!(
@@ -114,10 +112,8 @@ async fn a_backend_that_nobody_listens_for_fails_to_connect() {
         .unwrap()
         .local_addr()
         .unwrap();
-    let mut client = bench.client().await;
-    client.send(post("{}")).await;
-    let arrival = bench.arrived().await;
-    arrival.mailbox.post(forward(&bench.server(gone)));
+    let target = bench.server(gone);
+    let (mut client, arrival) = bench.forwarded(&target).await;
     let failure = bench.failed(&arrival).await;
     assert_eq!(failure.kind.name(), "connect");
     assert!(
@@ -138,12 +134,8 @@ async fn a_refusal_is_told_with_its_fields_and_64_kib_of_its_body() {
         body.len()
     ))
     .await;
-    let mut client = bench.client().await;
-    client.send(post("{}")).await;
-    let arrival = bench.arrived().await;
-    arrival
-        .mailbox
-        .post(forward(&bench.server(refusing.address)));
+    let target = bench.server(refusing.address);
+    let (mut client, arrival) = bench.forwarded(&target).await;
     let failure = bench.failed(&arrival).await;
     assert_eq!(
         (failure.kind.name(), failure.status, failure.body.len()),
@@ -171,10 +163,8 @@ async fn a_refusal_whose_body_never_ends_is_told_all_the_same() {
         serving.closed().await;
     })
     .await;
-    let mut client = bench.client().await;
-    client.send(post("{}")).await;
-    let arrival = bench.arrived().await;
-    arrival.mailbox.post(forward(&bench.server(stuck.address)));
+    let target = bench.server(stuck.address);
+    let (mut client, arrival) = bench.forwarded(&target).await;
     let failure = bench.failed(&arrival).await;
     assert_eq!(
         (failure.kind.name(), failure.status, &failure.body[..]),
@@ -197,9 +187,7 @@ async fn a_backend_that_is_silent_too_long_times_out_and_is_closed() {
             serving.closed().await;
         })
         .await;
-        let mut client = bench.client().await;
-        client.send(post("{}")).await;
-        let arrival = bench.arrived().await;
+        let (mut client, arrival) = bench.asked().await;
         let target = bench.server(silent.address);
         arrival.mailbox.post(forward_with(&target, |forward, _| {
             forward.within = Duration::from_millis(100);
@@ -224,10 +212,8 @@ async fn another_command_ends_an_attempt_under_way() {
     .await;
     let healthy = Backend::answering(sized("ok")).await;
     for round in 0..3 {
-        let mut client = bench.client().await;
-        client.send(post("{}")).await;
-        let arrival = bench.arrived().await;
-        arrival.mailbox.post(forward(&bench.server(silent.address)));
+        let target = bench.server(silent.address);
+        let (mut client, arrival) = bench.forwarded(&target).await;
         silent.requested().await;
         // A release that comes too late ends nothing.
         arrival.mailbox.post(Command::Release);

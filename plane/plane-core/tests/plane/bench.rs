@@ -1,6 +1,6 @@
 //! Starts planes and plays the decider: takes their events, gives their commands.
 
-use crate::client::Client;
+use crate::client::{Client, post};
 use bytes::Bytes;
 use plane_core::{
     events::{Event, Handle},
@@ -114,6 +114,20 @@ impl Bench {
             Event::Arrived(arrival) => arrival,
             other => panic!("not an arrival: {other:?}"),
         }
+    }
+
+    /// A client that has sent a small request, and its arrival.
+    pub async fn asked(&mut self) -> (Client, Arc<Arrival>) {
+        let mut client = self.client().await;
+        client.send(post("{}")).await;
+        (client, self.arrived().await)
+    }
+
+    /// The same, with the request on its way to this target.
+    pub async fn forwarded(&mut self, target: &Target) -> (Client, Arc<Arrival>) {
+        let (client, arrival) = self.asked().await;
+        arrival.mailbox.post(forward(target));
+        (client, arrival)
     }
 
     pub async fn failed(&mut self, of: &Arrival) -> Failure {

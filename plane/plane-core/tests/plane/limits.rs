@@ -249,9 +249,7 @@ async fn is_told_to_begin(bench: &mut Bench, bytes: usize) -> bool {
         serving.send(format!("{head}{}", "x".repeat(bytes))).await;
     })
     .await;
-    let mut client = bench.client().await;
-    client.send(post("{}")).await;
-    let arrival = bench.arrived().await;
+    let (mut client, arrival) = bench.asked().await;
     let target = bench.server(backend.address);
     arrival.mailbox.post(forward(&target));
     loop {

@@ -14,9 +14,7 @@ use std::sync::atomic::Ordering;
 #[tokio::test]
 async fn a_unary_answer_goes_through_and_is_told_in_order() {
     let (mut bench, backend) = (Bench::new(), Backend::answering(sized("hello")).await);
-    let mut client = bench.client().await;
-    client.send(post("{}")).await;
-    let arrival = bench.arrived().await;
+    let (mut client, arrival) = bench.asked().await;
     assert_eq!(
         (&arrival.body[..], &arrival.head.path[..]),
         (&b"{}"[..], &b"/v1/x"[..])
@@ -44,9 +42,7 @@ async fn a_judged_answer_waits_for_its_release() {
     let (mut bench, backend) = (Bench::new(), Backend::answering(sized("hello")).await);
     let target = bench.server(backend.address);
     for refuses in [false, true] {
-        let mut client = bench.client().await;
-        client.send(post("{}")).await;
-        let arrival = bench.arrived().await;
+        let (mut client, arrival) = bench.asked().await;
         // A release before there is anything to release changes nothing.
         arrival.mailbox.post(Command::Release);
         arrival
@@ -93,12 +89,8 @@ async fn a_stream_goes_through_chunk_by_chunk() {
         serving.closed().await;
     })
     .await;
-    let mut client = bench.client().await;
-    client.send(post("{}")).await;
-    let arrival = bench.arrived().await;
-    arrival
-        .mailbox
-        .post(forward(&bench.server(backend.address)));
+    let target = bench.server(backend.address);
+    let (mut client, arrival) = bench.forwarded(&target).await;
     let head = client.head().await;
     assert_eq!(head.field("transfer-encoding"), ["chunked"]);
     for n in 0..3 {
@@ -213,9 +205,7 @@ async fn a_request_whose_body_had_a_problem_is_not_forwarded() {
 #[tokio::test]
 async fn a_forward_to_a_peer_that_nobody_knows_fails_at_once() {
     let mut bench = Bench::new();
-    let mut client = bench.client().await;
-    client.send(post("{}")).await;
-    let arrival = bench.arrived().await;
+    let (mut client, arrival) = bench.asked().await;
     let nobody = plane_core::exchange::Target::Peer(plane_core::peers::PeerId::random());
     arrival.mailbox.post(forward(&nobody));
     let failure = bench.failed(&arrival).await;

@@ -8,10 +8,7 @@ use crate::{
 use plane_core::exchange::Target;
 
 async fn ask(bench: &mut Bench, target: &Target) -> String {
-    let mut client = bench.client().await;
-    client.send(post("{}")).await;
-    let arrival = bench.arrived().await;
-    arrival.mailbox.post(forward(target));
+    let (mut client, arrival) = bench.forwarded(target).await;
     let answer = client.answer().await;
     bench.outcome(&arrival).await;
     answer.text().to_owned()
@@ -67,10 +64,7 @@ async fn a_reset_on_a_fresh_connection_is_not_tried_again() {
     .await;
     let target = bench.server(backend.address);
     assert_eq!(ask(&mut bench, &target).await, "ok");
-    let mut client = bench.client().await;
-    client.send(post("{}")).await;
-    let arrival = bench.arrived().await;
-    arrival.mailbox.post(forward(&target));
+    let (mut client, arrival) = bench.forwarded(&target).await;
     assert_eq!(bench.failed(&arrival).await.kind.name(), "reset");
     assert_eq!((backend.connections(), backend.requests()), (2, 3));
     arrival.mailbox.post(respond(502, ""));
@@ -95,10 +89,7 @@ async fn nothing_is_sent_twice_once_a_byte_has_come() {
         .await;
         let target = bench.server(backend.address);
         assert_eq!(ask(&mut bench, &target).await, "ok");
-        let mut client = bench.client().await;
-        client.send(post("{}")).await;
-        let arrival = bench.arrived().await;
-        arrival.mailbox.post(forward(&target));
+        let (mut client, arrival) = bench.forwarded(&target).await;
         let kind = bench.failed(&arrival).await.kind.name();
         assert!(matches!(kind, "reset" | "truncated"), "{kind}");
         assert_eq!(

@@ -77,12 +77,8 @@ async fn from_a_server() {
     let mut bench = Bench::new();
     for (name, pieces) in shapes() {
         let backend = streaming(pieces.clone()).await;
-        let mut client = bench.client().await;
-        client.send(post("{}")).await;
-        let arrival = bench.arrived().await;
-        arrival
-            .mailbox
-            .post(forward(&bench.server(backend.address)));
+        let target = bench.server(backend.address);
+        let (mut client, arrival) = bench.forwarded(&target).await;
         let answer = client.answer().await;
         assert!(answer.body == body_of(&pieces), "{name}");
         let (names, finished) = bench.finished(&arrival).await;

@@ -29,9 +29,7 @@ async fn begin(
     backend: &Backend,
     change: impl FnOnce(&mut ForwardSpec),
 ) -> (Client, std::sync::Arc<plane_core::exchange::Arrival>) {
-    let mut client = bench.client().await;
-    client.send(post("{}")).await;
-    let arrival = bench.arrived().await;
+    let (mut client, arrival) = bench.asked().await;
     let target = bench.server(backend.address);
     arrival
         .mailbox

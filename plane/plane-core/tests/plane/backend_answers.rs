@@ -17,7 +17,7 @@ async fn interim_answers_are_skipped() {
     ))
     .await;
     let target = bench.server(backend.address);
-    let (mut client, arrival) = bench.forwarded(&target).await;
+    let (mut client, _) = bench.forwarded(&target).await;
     let answer = client.answer().await;
     assert_eq!((answer.text(), answer.field("link").len()), ("ok", 0));
 }

@@ -3,7 +3,6 @@
 use crate::{
     backend::{Backend, SSE_HEAD, Serving, sized},
     bench::{Bench, forward, forward_with, promptly, respond, soon},
-    client::post,
 };
 use plane_core::exchange::{Command, Outcome};
 use std::time::Duration;
@@ -164,7 +163,7 @@ async fn a_refusal_whose_body_never_ends_is_told_all_the_same() {
     })
     .await;
     let target = bench.server(stuck.address);
-    let (mut client, arrival) = bench.forwarded(&target).await;
+    let (_client, arrival) = bench.forwarded(&target).await;
     let failure = bench.failed(&arrival).await;
     assert_eq!(
         (failure.kind.name(), failure.status, &failure.body[..]),

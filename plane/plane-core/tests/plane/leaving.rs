@@ -63,7 +63,7 @@ async fn check(
     stage: Stage,
     by_reset: bool,
 ) {
-    let (mut client, arrival) = bench.asked().await;
+    let (client, arrival) = bench.asked().await;
     arrival.mailbox.post(command);
     backend.requested().await;
     leave(client, by_reset, stage).await;
@@ -168,7 +168,7 @@ async fn many_clients_that_leave_at_once_leave_nothing_behind() {
 async fn a_client_that_leaves_while_nothing_was_decided_is_told() {
     let mut bench = Bench::new();
     for by_reset in [false, true] {
-        let (mut client, arrival) = bench.asked().await;
+        let (client, arrival) = bench.asked().await;
         leave(client, by_reset, Stage::Silent).await;
         assert_eq!(bench.outcome(&arrival).await, Outcome::ClientLeft);
         assert!(!arrival.mailbox.post(Command::Abort));

@@ -249,9 +249,9 @@ async fn is_told_to_begin(bench: &mut Bench, bytes: usize) -> bool {
         serving.send(format!("{head}{}", "x".repeat(bytes))).await;
     })
     .await;
-    let (mut client, arrival) = bench.asked().await;
     let target = bench.server(backend.address);
-    arrival.mailbox.post(forward(&target));
+    // The client stays for as long as it is held.
+    let (_client, _) = bench.forwarded(&target).await;
     loop {
         match bench.event().await {
             Event::Started { .. } => return true,

@@ -2,8 +2,7 @@
 
 use crate::{
     backend::{Backend, sized},
-    bench::{Bench, forward, respond},
-    client::post,
+    bench::{Bench, respond},
 };
 use plane_core::exchange::Target;
 

@@ -2,7 +2,7 @@
 
 use crate::{
     backend::{Backend, LAST_CHUNK, SSE_HEAD, chunk},
-    bench::{Bench, forward},
+    bench::Bench,
     client::post,
     linked::Linked,
 };

@@ -3,7 +3,7 @@
 use crate::{
     backend::{Backend, LAST_CHUNK, SSE_HEAD, chunk},
     bench::{Bench, forward_with, promptly},
-    client::{Client, post},
+    client::Client,
 };
 use plane_core::exchange::{BreakKind, Command, ForwardSpec, Outcome};
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn begin(
     backend: &Backend,
     change: impl FnOnce(&mut ForwardSpec),
 ) -> (Client, std::sync::Arc<plane_core::exchange::Arrival>) {
-    let (mut client, arrival) = bench.asked().await;
+    let (client, arrival) = bench.asked().await;
     let target = bench.server(backend.address);
     arrival
         .mailbox

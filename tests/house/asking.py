@@ -12,7 +12,7 @@ from enum import StrEnum
 from http import HTTPStatus
 from typing import Final, Literal
 
-from tests.sim.sim_wire import at
+from tests.raw_http import at
 
 from hivenet_router.names.errors import ERROR_RULES, ErrorCode
 from hivenet_router.names.paths import CHAT_COMPLETIONS, MESSAGES

@@ -11,7 +11,8 @@ from typing import Final
 
 from tests.house.fleet import Fleet
 from tests.house.page import page_of
-from tests.sim.sim_wire import at, fetch
+from tests.raw_http import at
+from tests.sim.sim_wire import fetch
 
 RESTS_WITHIN_S: Final = 20.0
 FILES_SLACK: Final = 3

@@ -10,8 +10,9 @@ from typing import Final
 import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
-from tests.house.client import CHAT, MESSAGES, Address, ask, at, connected, error_of, exchange, hello
+from tests.house.client import CHAT, MESSAGES, Address, ask, connected, error_of, exchange, hello
 from tests.house.running import House, house_in, ordinary_requests, until, until_so
+from tests.raw_http import at
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

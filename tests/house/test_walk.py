@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.house.client import CHAT, MESSAGES, MODEL, Reply, ask, at, connected, error_of, hello
+from tests.house.client import CHAT, MESSAGES, MODEL, ask, connected, error_of, hello
 from tests.house.running import House, house_in, router_in
+from tests.raw_http import Reply, at
 
 from hivenet_router.sim import RecordedRequest, SimOptions
 

@@ -11,9 +11,10 @@ from typing import Final
 
 import pytest
 from structlog.testing import capture_logs
-from tests.house.client import CHAT, MESSAGES, ask, at, connected, error_of, hello
+from tests.house.client import CHAT, MESSAGES, ask, connected, error_of, hello
 from tests.house.running import FAST, House, free_port, router_in, until
 from tests.interop.originals import needs_originals, original_agent
+from tests.raw_http import at
 
 from hivenet_router.sim import Simulator
 

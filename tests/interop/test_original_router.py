@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from tests.house.client import CHAT, MESSAGES, Address, ask, at, connected, error_of, hello
+from tests.house.client import CHAT, MESSAGES, Address, ask, connected, error_of, hello
 from tests.house.running import FAST, RunningAgent, agent_of, until, until_so
 from tests.interop.originals import OriginalRouter, needs_originals, original_router
+from tests.raw_http import at
 
 from hivenet_router.sim import Simulator
 

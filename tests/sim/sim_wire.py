@@ -1,18 +1,15 @@
 """How do tests speak to the simulator?
 
-Over raw asyncio sockets, so that half-sent bytes, FIN and RST are seen as they are. Invariant: `ending` tells which of
-the two ended a connection. What is asserted is each test's business.
+Over raw sockets, see `raw_http`. Invariant: every wait here ends, at the latest after `PATIENCE_S`. What is asserted is
+each test's business.
 """
 
 import asyncio
-import gzip
-import json
-import socket
-import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Final
+
+from tests.raw_http import RawConnection, Reply
 
 from hivenet_router.sim import SimOptions
 
@@ -22,108 +19,8 @@ CHAT: Final = "/v1/chat/completions"
 HELLO: Final[Mapping[str, object]] = {"model": "sim-model", "messages": [{"role": "user", "content": "hi"}]}
 
 
-@dataclass(frozen=True)
-class Reply:
-    """One HTTP answer, body unframed. `ending` is `kept`, `fin` or `reset`."""
-
-    status: int
-    headers: list[tuple[str, str]]
-    body: bytes
-    ending: str = "kept"
-    http_chunks: list[bytes] = field(default_factory=list)
-    whole: bool = True
-
-    def header(self, name: str) -> str | None:
-        """The first header of this name."""
-        return next((value for key, value in self.headers if key.lower() == name), None)
-
-    def json(self) -> dict[str, object]:
-        """The body as a JSON object."""
-        document: object = json.loads(self.body)
-        assert isinstance(document, dict)
-        return document
-
-    def plain_json(self) -> object:
-        """The body as JSON, decompressed if it has to be."""
-        return json.loads(gzip.decompress(self.body) if self.header("content-encoding") == "gzip" else self.body)
-
-    def data(self) -> list[str]:
-        """The payloads of the events in the body."""
-        lines = self.body.decode().split("\n")
-        return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
-
-    def events(self) -> list[dict[str, object]]:
-        """The payloads that are JSON, read."""
-        return [json.loads(text) for text in self.data() if text != "[DONE]"]
-
-
-class Wire:
+class Wire(RawConnection):
     """One connection to the simulator."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    def send(self, data: bytes) -> None:
-        """Send bytes as they are."""
-        self._writer.write(data)
-
-    def ask(self, path: str, body: object = None, *, method: str | None = None, **headers: str) -> None:
-        """Send a request; a keyword `x_sim` becomes the header `X-Sim`."""
-        self.send(request_bytes(path, body, method=method, **headers))
-
-    async def reply(self, *, bodiless: bool = False) -> Reply:
-        """Read one answer to its end, or to where the connection broke."""
-        async with asyncio.timeout(PATIENCE_S):
-            head = await self._reader.readuntil(b"\r\n\r\n")
-            lines = head.decode("latin-1").split("\r\n")
-            status = int(lines[0].split(" ")[1])
-            headers = [(name, value.strip()) for name, _, value in (line.partition(":") for line in lines[1:-2])]
-            lengths = {name.lower(): value for name, value in headers}
-            if bodiless or status in (204, 304):
-                return Reply(status, headers, b"")
-            if lengths.get("transfer-encoding") == "chunked":
-                return await self._chunked(status, headers)
-            return await self._sized(status, headers, lengths.get("content-length"))
-
-    async def _sized(self, status: int, headers: list[tuple[str, str]], length: str | None) -> Reply:
-        if length is None:
-            rest, ending = await self.rest()
-            return Reply(status, headers, rest, ending)
-        try:
-            return Reply(status, headers, await self._reader.readexactly(int(length)))
-        except asyncio.IncompleteReadError as short:
-            return Reply(status, headers, short.partial, "fin", whole=False)
-
-    async def _chunked(self, status: int, headers: list[tuple[str, str]]) -> Reply:
-        chunks: list[bytes] = []
-        ending = "kept"
-        try:
-            while size := int(await self._reader.readuntil(b"\r\n"), 16):
-                chunks.append((await self._reader.readexactly(size + 2))[:-2])
-            await self._reader.readexactly(2)
-        except asyncio.IncompleteReadError as short:
-            chunks.append(short.partial)
-            ending = "fin"
-        except ConnectionResetError:
-            ending = "reset"
-        return Reply(status, headers, b"".join(chunks), ending, chunks, whole=ending == "kept")
-
-    async def until(self, mark: bytes) -> bytes:
-        """Read up to and with `mark`."""
-        async with asyncio.timeout(PATIENCE_S):
-            return await self._reader.readuntil(mark)
-
-    async def rest(self) -> tuple[bytes, str]:
-        """All bytes to the end of the connection, and whether it was `fin` or `reset`."""
-        got = b""
-        async with asyncio.timeout(PATIENCE_S):
-            try:
-                while data := await self._reader.read(65536):
-                    got += data
-            except ConnectionResetError:
-                return got, "reset"
-        return got, "fin"
 
     async def silent_for(self, seconds: float) -> bool:
         """Whether nothing at all comes for so long."""
@@ -134,38 +31,6 @@ class Wire:
             return True
         return False
 
-    def leave(self) -> None:
-        """Close with FIN."""
-        self._writer.close()
-
-    def abort(self) -> None:
-        """Close with RST."""
-        endpoint = self._writer.get_extra_info("socket")
-        endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._writer.transport.abort()
-
-
-def at(document: object, *path: str | int) -> object:
-    """What lies at `path` in a JSON document; None where a step leads nowhere."""
-    for step in path:
-        if isinstance(document, dict):
-            document = document.get(step)
-        elif isinstance(document, list) and isinstance(step, int) and step < len(document):
-            document = document[step]
-        else:
-            return None
-    return document
-
-
-def request_bytes(path: str, body: object = None, *, method: str | None = None, **headers: str) -> bytes:
-    """One request as bytes; a body makes it a POST, other than bytes it is sent as JSON."""
-    payload = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-    lines = [f"{method or ('GET' if body is None else 'POST')} {path} HTTP/1.1", "Host: sim"]
-    lines += [f"{name.replace('_', '-').title()}: {value}" for name, value in headers.items()]
-    if body is not None:
-        lines.append(f"Content-Length: {len(payload)}")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode() + payload
-
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Wire]:
@@ -173,7 +38,7 @@ async def connected(url: str) -> AsyncIterator[Wire]:
     host, _, port = url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
-        yield Wire(reader, writer)
+        yield Wire(reader, writer, patience_s=PATIENCE_S)
     finally:
         writer.transport.abort()
 

@@ -4,7 +4,8 @@ import hashlib
 from dataclasses import replace
 
 import pytest
-from tests.sim.sim_wire import CHAT, FAST, HELLO, at, connected, fetch, request_bytes
+from tests.raw_http import at, request_bytes
+from tests.sim.sim_wire import CHAT, FAST, HELLO, connected, fetch
 
 from hivenet_router.sim import FaultError, Simulator
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.sim.sim_wire import CHAT, FAST, HELLO, at, connected, fetch, request_bytes
+from tests.raw_http import at, request_bytes
+from tests.sim.sim_wire import CHAT, FAST, HELLO, connected, fetch
 
 from hivenet_router.sim import SimOptions, Simulator
 

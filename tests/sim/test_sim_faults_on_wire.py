@@ -7,7 +7,8 @@ import zlib
 from dataclasses import replace
 
 import pytest
-from tests.sim.sim_wire import CHAT, FAST, HELLO, Reply, at, connected, fetch
+from tests.raw_http import Reply, at
+from tests.sim.sim_wire import CHAT, FAST, HELLO, connected, fetch
 
 from hivenet_router.sim import Simulator
 

@@ -8,7 +8,8 @@ import tracemalloc
 from dataclasses import replace
 
 import pytest
-from tests.sim.sim_wire import CHAT, FAST, HELLO, Wire, connected, fetch, request_bytes
+from tests.raw_http import request_bytes
+from tests.sim.sim_wire import CHAT, FAST, HELLO, Wire, connected, fetch
 
 from hivenet_router.sim import Simulator
 from hivenet_router.sim.engine import Job

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sim.sim_wire import CHAT, FAST, HELLO, at, connected, fetch
+from tests.raw_http import at
+from tests.sim.sim_wire import CHAT, FAST, HELLO, connected, fetch
 
 from hivenet_router.sim import Simulator
 from hivenet_router.sim.answers import Answer, decide

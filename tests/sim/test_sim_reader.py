@@ -6,7 +6,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sim.sim_wire import request_bytes
+from tests.raw_http import request_bytes
 
 from hivenet_router.sim.reader import HEAD_BYTES_MAX, HEADERS_MAX, Request, RequestReader, RequestRefusedError
 

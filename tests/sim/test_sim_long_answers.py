@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import tracemalloc
+from collections.abc import Coroutine
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,7 @@ from hivenet_router.sim import Simulator
 from hivenet_router.sim.answers import Answer, decide
 from hivenet_router.sim.asks import Ask, Tool
 from hivenet_router.sim.engine import EngineCore, Job
-from hivenet_router.sim.faults import NO_FAULT, parse_fault
+from hivenet_router.sim.faults import NO_FAULT, Fault, parse_fault
 from hivenet_router.sim.framing import BodyEncoder
 from hivenet_router.sim.ledger import Ledger, RecordedRequest
 from hivenet_router.sim.options import SimOptions
@@ -24,7 +25,7 @@ from hivenet_router.sim.outlet import Outlet
 from hivenet_router.sim.pacer import Pacer
 from hivenet_router.sim.shapes_anthropic import MessageShape
 from hivenet_router.sim.shapes_openai import ChatShape, CompletionShape
-from hivenet_router.sim.transfer import Shape, StreamTransfer
+from hivenet_router.sim.transfer import Shape, StreamTransfer, send_blocks
 
 STREAM = {**HELLO, "stream": True}
 LONGEST = "chunks=1000000,chunk_bytes=200"
@@ -156,12 +157,27 @@ class Sink(asyncio.Transport):
         return self.written == self._breaks_after
 
 
-async def stream_to(transport: Sink) -> RecordedRequest:
-    """Stream a long answer here for five turns of the loop; what has been sent by then."""
+def outlet_to(transport: Sink, fault: Fault = NO_FAULT) -> tuple[Outlet, RecordedRequest]:
+    """The way there, for an answer that has begun."""
     ledger = Ledger(requests_kept=1, kept_body_bytes_max=1)
     record = ledger.open(method="POST", target=CHAT, headers=(), body=b"", connection=1, reused=False, inference=True)
     outlet = Outlet(transport, ledger)
-    outlet.begin(record, NO_FAULT)
+    outlet.begin(record, fault)
+    return outlet, record
+
+
+async def five_turns_of(work: Coroutine[None, None, object]) -> None:
+    """Let it run for five turns of the loop."""
+    running = asyncio.create_task(work)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def stream_to(transport: Sink) -> RecordedRequest:
+    """Stream a long answer here for five turns of the loop; what has been sent by then."""
+    outlet, record = outlet_to(transport)
     shape = shapes_of(answer_of("chunks=100000"))[0]
     encoder = BodyEncoder(chunked=True, zipped=False, fault=NO_FAULT)
     transfer = StreamTransfer(
@@ -169,17 +185,32 @@ async def stream_to(transport: Sink) -> RecordedRequest:
     )
     pacer = Pacer(EngineCore(1, 1, 1_000_000))
     job = Job(prompt_tokens=1, output_tokens=100_000, prefill_s=lambda _: 0.0)
-    running = asyncio.create_task(transfer.run(pacer, job))
-    for _ in range(5):
-        await asyncio.sleep(0)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    await five_turns_of(transfer.run(pacer, job))
     return record
 
 
 @pytest.mark.asyncio
 async def test_a_client_that_takes_all_at_once_leaves_the_others_their_turns() -> None:
     assert 0 < (await stream_to(Sink())).chunks < 100_000
+
+
+@pytest.mark.asyncio
+async def test_a_long_body_leaves_the_others_their_turns_too() -> None:
+    sink = Sink()
+    outlet, record = outlet_to(sink)
+    await five_turns_of(send_blocks(outlet, itertools.repeat(b"block", 100_000)))
+    assert 0 < sink.written < 100
+    assert record.sent_bytes == 5 * sink.written
+
+
+def test_small_writes_are_given_up_where_they_would_only_pile_up() -> None:
+    sink = Sink()
+    outlet, record = outlet_to(sink, parse_fault("write_bytes=1"))
+    outlet.write(b"small")
+    assert sink.written == 5
+    outlet.pause()
+    outlet.write(b"x" * 100_000)
+    assert (sink.written, record.sent_bytes) == (6, 100_005)
 
 
 @pytest.mark.asyncio

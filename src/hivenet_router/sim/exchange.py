@@ -23,7 +23,7 @@ from hivenet_router.sim.metrics_page import render
 from hivenet_router.sim.outlet import CutReachedError, End, Outlet
 from hivenet_router.sim.reader import Request
 from hivenet_router.sim.shapes_pooling import embedding_ask, embedding_body, rerank_ask, rerank_body
-from hivenet_router.sim.transfer import Shape, StreamTransfer
+from hivenet_router.sim.transfer import Shape, StreamTransfer, send_blocks
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 # A buffered answer shows nothing until it is whole, so its work is stepped coarsely.
@@ -266,12 +266,7 @@ class Exchange:
 
     async def _send(self, reply: Reply) -> End:
         self._record.status = reply.status
-        for number, block in enumerate(reply_blocks(reply, self._fault, self._request)):
-            if number:
-                # A client that reads as fast as a long body is made leaves the others their turns.
-                await asyncio.sleep(0)
-            self._outlet.write(block)
-            await self._outlet.drained()
+        await send_blocks(self._outlet, reply_blocks(reply, self._fault, self._request))
         if self._fault.truncate_body:
             return End.CUT
         return End.CLOSE if closes(self._fault, self._request) else End.KEEP

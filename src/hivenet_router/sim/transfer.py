@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
 from hivenet_router.sim.bodies import Body
@@ -44,6 +44,19 @@ class Shape(Protocol):
 
     def closing(self) -> list[bytes]:
         """Events after the last piece."""
+
+
+async def send_blocks(outlet: Outlet, blocks: Iterable[bytes]) -> None:
+    """Send a body of any length as fast as the client takes it, one block in memory at a time.
+
+    Raises: CutReachedError once the answer may not go on.
+    """
+    for number, block in enumerate(blocks):
+        if number:
+            # A client that takes blocks as fast as they are made leaves the others their turns.
+            await asyncio.sleep(0)
+        outlet.write(block)
+        await outlet.drained()
 
 
 class StreamTransfer:

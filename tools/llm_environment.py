@@ -30,22 +30,23 @@ _SAYINGS = (
     (re.compile(r"No space left on device|Disk quota exceeded"), "a disk is full"),
     (
         re.compile(
-            r"Could not find a version|No matching distribution|Max retries exceeded|ConnectionError|ReadTimeout"
+            r"Could not find a version|No matching distribution|ResolutionImpossible|Max retries exceeded|ReadTimeout"
             r"|NewConnectionError|NameResolutionError|ConnectTimeout|ProxyError|SSLError|\d{3} (?:Client|Server) Error"
             r"|IncompleteRead|Connection (?:broken|reset|aborted)"
         ),
-        "the package index was not reached, or it does not have a package; is there a network, and which index does "
-        "`pip config list` name?",
+        "the package index was not reached, or it lacks a package (is there a network, and which index does "
+        "`pip config list` name?)",
     ),
     (
         re.compile(r"Killed signal terminated program|virtual memory exhausted|std::bad_alloc"),
         "the compiler ran out of memory; CMAKE_BUILD_PARALLEL_LEVEL=1 takes the least",
     ),
+    (re.compile(r"ninja: build stopped"), "llama.cpp did not build"),
     (
-        re.compile(r"CMAKE_C(?:XX)?_COMPILER|No CMAKE_C(?:XX)?_COMPILER could be found|CMake Error"),
-        "CMake could not set up the build; is there a C and a C++ compiler, and are CMAKE_ARGS, CC and CXX right?",
+        re.compile(r"CMake Error"),
+        "CMake could not set up the build (is there a C and a C++ compiler, and are CMAKE_ARGS, CC and CXX right?)",
     ),
-    (re.compile(r"ninja: build stopped|Failed building wheel|make: \*\*\*"), "llama.cpp did not build"),
+    (re.compile(r"Failed building wheel"), "llama.cpp did not build"),
 )
 
 

@@ -144,7 +144,7 @@ async def test_any_other_engine_without_its_health_page_is_not_ready() -> None:
         async with watch_of(engine, kind=Engine.VLLM) as (watch, _):
             await asyncio.sleep(1)
             assert not watch.is_ready
-    assert "GET /health answered 404" in lines[0]["why"]
+    assert lines[0]["why"] == "GET /health answered 404; does --engine name what runs there?"
 
 
 async def test_an_engine_without_a_health_page_is_not_asked_for_its_models_while_it_answers() -> None:

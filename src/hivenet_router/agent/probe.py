@@ -142,7 +142,8 @@ class BackendWatch:
                 await self._list()
             return
         if status != 200:
-            raise BackendDown(f"GET {self._probe_path} answered {status}")
+            hint = "; does --engine name what runs there?" if status == 404 else ""
+            raise BackendDown(f"GET {self._probe_path} answered {status}{hint}")
 
     async def _model_of_ready(self) -> str:
         known = self._found_model

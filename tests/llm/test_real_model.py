@@ -14,7 +14,6 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletio
 from tests.first_hour.programs import fetch
 from tests.llm.conftest import Served
 
-SAMPLING = {"temperature": 0.0, "seed": 1}
 ENDLESS_TOKENS = 1800
 """An answer of so many tokens takes longer than all other requests here together."""
 
@@ -162,10 +161,20 @@ def test_a_prompt_that_is_too_long_is_told_as_such(client: openai.OpenAI, served
     assert refused.value.code == "context_length_exceeded"
 
 
+def test_a_parameter_that_the_engine_refuses_is_told_as_the_clients_fault(
+    client: openai.OpenAI, served: Served
+) -> None:
+    """The engine itself answers 500."""
+    with pytest.raises(openai.BadRequestError, match="temperature") as refused:
+        client.chat.completions.create(model=served.model, messages=FRANCE, extra_body={"temperature": "hot"})
+    assert refused.value.code == "invalid_parameter"
+
+
 def test_a_stream_that_the_engine_cannot_begin_raises(client: openai.OpenAI, served: Served) -> None:
-    """The engine has sent its head by then, and breaks off."""
-    with pytest.raises(openai.APIError):
+    """The engine has sent its head by then, and ends the body as if that were the answer."""
+    with pytest.raises(openai.InternalServerError) as failed:
         streamed(client, served.model, said("word " * 3000), 4)
+    assert failed.value.status_code == 502
     assert whole(client, served.model, FRANCE, 4).choices
 
 
@@ -177,6 +186,9 @@ def test_the_agent_asks_for_what_the_engine_does_not_have_only_now_and_then(
     health = len(served.engine_lines("GET /health"))
     assert 1 <= len(served.engine_lines("GET /metrics")) < health
     assert 1 <= len(served.engine_lines("GET /v1/models")) < health
-    status, page = fetch(f"{served.house.metrics}")
+    status, page = fetch(served.house.metrics)
     assert status == 200
-    assert "hivenet" in page
+    (success,) = [line for line in page.splitlines() if line.startswith("hivenet_agent_requests_success_total{")]
+    assert 'engine="llamacpp"' in success
+    assert f'model="{served.model}"' in success
+    assert float(success.rpartition(" ")[2]) >= 1

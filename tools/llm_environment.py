@@ -23,6 +23,7 @@ BUILD_BYTES = 1 << 30
 """What the build needs at once where temporary files go."""
 VENV_BYTES = 700 << 20
 TELL_EVERY_S = 30.0
+LAST_LINES = 16
 _LOOK_EVERY_S = 0.2
 _STEP = re.compile(r"\[(\d+)/(\d+)\]")
 
@@ -41,12 +42,11 @@ _SAYINGS = (
         re.compile(r"Killed signal terminated program|virtual memory exhausted|std::bad_alloc"),
         "the compiler ran out of memory; CMAKE_BUILD_PARALLEL_LEVEL=1 takes the least",
     ),
-    (re.compile(r"ninja: build stopped"), "llama.cpp did not build"),
     (
-        re.compile(r"CMake Error"),
+        re.compile(r"CMake configuration failed"),
         "CMake could not set up the build (is there a C and a C++ compiler, and are CMAKE_ARGS, CC and CXX right?)",
     ),
-    (re.compile(r"Failed building wheel"), "llama.cpp did not build"),
+    (re.compile(r"CMake build failed|Failed building wheel"), "llama.cpp did not build"),
 )
 
 
@@ -57,6 +57,13 @@ class CannotInstall(Exception):
 def why(said: str) -> str:
     """What went wrong, in a sentence, from all that pip said."""
     return next((saying for words, saying in _SAYINGS if words.search(said)), "pip failed")
+
+
+def last_words(said: str) -> str:
+    """The last lines before pip only repeats that something failed, set in."""
+    before, _, _ = said.partition("error: subprocess-exited-with-error")
+    lines = [f"    {line.rstrip()}" for line in before.splitlines() if line.strip()]
+    return "\n".join(lines[-LAST_LINES:])
 
 
 def room(folder: Path, wanted_bytes: int) -> None:
@@ -100,8 +107,7 @@ def run(argv: list[str], log: Path) -> None:
             process.wait()
     if process.returncode:
         said = log.read_text(errors="replace")
-        tail = "\n".join(f"    {line}" for line in said.splitlines()[-12:])
-        raise CannotInstall(f"{why(said)}. pip's last words, the rest is in {log}:\n{tail}")
+        raise CannotInstall(f"{why(said)}. What was said last, with the rest in {log}:\n{last_words(said)}")
 
 
 def tell(log: Path, told: str) -> str:

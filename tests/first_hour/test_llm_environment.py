@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tools.engines import Trouble, model_file, real_model
-from tools.llm_environment import PINS, CannotInstall, environment_of_build, room, run, tell, why
+from tools.llm_environment import PINS, CannotInstall, environment_of_build, last_words, room, run, tell, why
 
 
 @pytest.mark.parametrize(
@@ -21,9 +21,12 @@ from tools.llm_environment import PINS, CannotInstall, environment_of_build, roo
         ),
         ("ERROR: HTTP error 404\n404 Client Error: Not Found for url: /simple/", "the package index was not reached"),
         ("c++: fatal error: Killed signal terminated program cc1plus\nninja: build stopped", "out of memory"),
-        ("CMake Error: CMAKE_CXX_COMPILER not set\nERROR: Failed building wheel", "is there a C and a C++ compiler"),
+        (
+            "CMake Error at x\n  ninja: build stopped\n  *** CMake configuration failed\nERROR: Failed building wheel",
+            "is there a C and a C++ compiler",
+        ),
         ("ERROR: Failed building wheel for llama-cpp-python", "llama.cpp did not build"),
-        ("FAILED: a.o\nninja: build stopped: subcommand failed.", "llama.cpp did not build"),
+        ("FAILED: a.o\nninja: build stopped.\n*** CMake build failed", "llama.cpp did not build"),
         ("something new", "pip failed"),
     ],
 )
@@ -33,12 +36,19 @@ def test_what_pip_says_becomes_a_sentence(said: str, sentence: str) -> None:
 
 def test_a_failure_comes_with_the_last_words_and_where_the_rest_is(tmp_path: Path) -> None:
     log = tmp_path / "install.log"
-    talk = "for n in range(20): print('line', n)\nraise SystemExit('No space left on device')"
+    talk = "for n in range(30): print('line', n)\nraise SystemExit('No space left on device')"
     with pytest.raises(CannotInstall, match="a disk is full") as failed:
         run([sys.executable, "-c", talk], log)
-    assert "line 19" in str(failed.value)
+    assert "line 29" in str(failed.value)
     assert "line 0\n" not in str(failed.value)
     assert str(log) in str(failed.value)
+
+
+def test_the_last_words_are_those_of_the_compiler() -> None:
+    said = (
+        "a.cpp:1: no such header\n*** CMake build failed\nerror: subprocess-exited-with-error\n" + "note: again\n" * 30
+    )
+    assert last_words(said) == "    a.cpp:1: no such header\n    *** CMake build failed"
 
 
 def test_a_build_that_is_under_way_says_how_far_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

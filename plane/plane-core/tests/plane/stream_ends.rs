@@ -262,8 +262,8 @@ async fn without_its_end_mark_a_stream_that_needs_one_is_broken() {
 
 #[tokio::test]
 async fn a_stream_that_ends_before_it_began_leaves_room_for_another_attempt() {
-    let mut bench = Bench::new();
     for needs_end_mark in [true, false] {
+        let mut bench = Bench::new();
         let backend = Backend::answering(format!("{SSE_HEAD}{LAST_CHUNK}")).await;
         let (_client, arrival) = begin(&mut bench, &backend, |spec| {
             spec.needs_end_mark = needs_end_mark;

@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# A real model and its engine stand apart.
+LLM_VENV ?= .venv-llm
+LLM_READY := $(LLM_VENV)/.ready
 export VIRTUAL_ENV := $(abspath $(VENV))
 export PATH := $(VIRTUAL_ENV)/bin:$(PATH)
 # A resolver of the environment could point Python elsewhere.
@@ -11,15 +14,21 @@ unexport PYTHONPATH PYTHONHOME
 export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test check bench soak dist need build build-dev rust-test py-test fuzz clean
+.PHONY: help run run-llm test test-llm check bench soak dist need build build-dev rust-test py-test fuzz clean
 
 help: ## what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
 run: build ## build, start an engine simulator, a router and an agent, and send one chat (ONCE=1: then stop)
-	@$(BIN)/python tools/demo.py $(if $(ONCE),--once)
+	@$(BIN)/python -m tools.demo $(if $(ONCE),--once)
+
+run-llm: build $(LLM_READY) ## the same with a small real model, served by llama.cpp (built at the first time, minutes)
+	@$(BIN)/python -m tools.demo --engine llama.cpp --llm-venv $(LLM_VENV) $(if $(ONCE),--once)
 
 test: rust-test py-test ## the whole suite
+
+test-llm: build $(LLM_READY) ## the tests with that real model
+	LLM_VENV=$(abspath $(LLM_VENV)) $(BIN)/python -m pytest tests/llm $(PYTEST_ARGS)
 
 check: build-dev ## the suite, and lint, types, imports, formatting
 	$(BIN)/ruff format --check src tests tools bench
@@ -45,7 +54,7 @@ fuzz: ## fuzz guard, digest and meter for FUZZ_SECONDS each (needs a nightly too
 	tools/fuzz.sh $(or $(FUZZ_SECONDS),60)
 
 clean: ## remove what was built
-	rm -rf $(VENV) target dist src/hivenet_router/_plane*.so
+	rm -rf $(VENV) $(LLM_VENV) target dist src/hivenet_router/_plane*.so
 
 need:
 	@PYTHON=$(PYTHON) tools/need.sh
@@ -54,6 +63,11 @@ $(READY): pyproject.toml constraints.txt | need
 	@test -x $(BIN)/python || { echo "Making a Python environment in $(VENV)."; $(PYTHON) -m venv $(VENV); }
 	$(BIN)/python -m pip install -q -U 'pip>=25.1'
 	$(BIN)/python -m pip install -q -c constraints.txt --group dev $$($(BIN)/python tools/dependencies.py)
+	@touch $@
+
+$(LLM_READY): constraints-llm.txt tools/llm_environment.py
+	@PYTHON=$(PYTHON) tools/need.sh c++
+	@$(PYTHON) tools/llm_environment.py $(LLM_VENV)
 	@touch $@
 
 build: need $(READY)

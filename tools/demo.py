@@ -1,5 +1,6 @@
-"""`make run`: a simulator, a router and an agent on free ports of this machine, and one chat through all three.
+"""`make run`: an engine, a router and an agent on free ports of this machine, and one chat through all three.
 
+The engine is the simulator, or a real model with `make run-llm`.
 Ends with exit code 0 after the answer (`--once`) or with Ctrl-C, and leaves nothing running. Whatever goes wrong is
 said in a sentence, with the last lines of the program it went wrong in, and the exit code is 1.
 """
@@ -16,28 +17,24 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-BIN = Path(sys.executable).parent
-MODEL = "demo-model"
-START_WITHIN_S = 30.0
+from tools.engines import BIN, LLM_VENV, Engine, Trouble, real_model, simulator
+
+START_WITHIN_S = 60.0
 PROMPT = "Say hello to whoever runs their own engines."
-
-
-class Trouble(Exception):
-    """Something went wrong; the text says what."""
 
 
 @dataclass
 class Program:
-    """One of the three, with its output in a file."""
+    """One of the three, with its output in a file. `env` is its whole environment, by default ours."""
 
     name: str
     argv: list[str]
     folder: Path
-    env: dict[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] | None = None
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -51,7 +48,7 @@ class Program:
             self.process = subprocess.Popen(
                 self.argv,
                 cwd=self.folder,
-                env={**os.environ, **self.env},
+                env=os.environ if self.env is None else self.env,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -79,7 +76,7 @@ class Program:
             self.process.wait()
 
 
-def wait_for(program: Program, what: str, others: list[Program], find: "Finder") -> dict[str, object]:
+def wait_for(program: Program, what: str, others: list[Program], find: "Finder") -> Mapping[str, object]:
     """The first line of the program's output that `find` makes something of."""
     deadline = time.monotonic() + START_WITHIN_S
     while time.monotonic() < deadline:
@@ -94,36 +91,39 @@ def wait_for(program: Program, what: str, others: list[Program], find: "Finder")
     raise Trouble(f"the {program.name} did not say that {what} within {START_WITHIN_S:.0f} s; its last words:\n{tail}")
 
 
-class Finder:
+Finder = Callable[[str], Mapping[str, object] | None]
+"""What a line of a program's output tells, if it is the one looked for."""
+
+
+def event(name: str) -> Finder:
     """Finds one event in a program's JSON log."""
 
-    def __init__(self, event: str) -> None:
-        self._event = event
-
-    def __call__(self, line: str) -> dict[str, object] | None:
-        if f'"{self._event}"' not in line:
+    def find(line: str) -> Mapping[str, object] | None:
+        if f'"{name}"' not in line:
             return None
         with contextlib.suppress(ValueError):
             record = json.loads(line)
-            if isinstance(record, dict) and record.get("msg") == self._event:
+            if isinstance(record, dict) and record.get("msg") == name:
                 return record
         return None
 
-
-class ReadyLine(Finder):
-    """Finds the simulator's ready line."""
-
-    def __init__(self) -> None:
-        super().__init__("")
-
-    def __call__(self, line: str) -> dict[str, object] | None:
-        _, _, url = line.partition("listening on ")
-        return {"url": url.strip()} if url else None
+    return find
 
 
-def chat(url: str) -> Iterator[str]:
+def ready_line(engine: Engine) -> Finder:
+    """Finds the URL in the line that the engine is ready with."""
+
+    def find(line: str) -> Mapping[str, object] | None:
+        found = engine.ready.search(line)
+        return None if found is None else {"url": found[1]}
+
+    return find
+
+
+def chat(url: str, engine: Engine) -> Iterator[str]:
     """The pieces of one streamed answer, as they come."""
-    body = {"model": MODEL, "stream": True, "max_tokens": 24, "messages": [{"role": "user", "content": PROMPT}]}
+    said = [{"role": "user", "content": PROMPT}]
+    body = {"model": engine.model, "stream": True, "max_tokens": engine.answer_tokens, "messages": said, **engine.extra}
     request = urllib.request.Request(
         f"{url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
@@ -131,6 +131,8 @@ def chat(url: str) -> Iterator[str]:
         with urllib.request.urlopen(request, timeout=30) as answer:
             for raw in answer:
                 line = raw.decode().strip()
+                if line.startswith('data: {"error"'):
+                    raise Trouble(f"the chat failed: {line.removeprefix('data: ')}")
                 if line.startswith("data: {"):
                     delta = json.loads(line.removeprefix("data: "))["choices"][0]["delta"]
                     yield str(delta.get("content") or "")
@@ -144,45 +146,67 @@ def say(text: str = "", end: str = "\n") -> None:
     sys.stdout.flush()
 
 
-def demo(folder: Path, programs: list[Program], *, once: bool) -> None:
-    """Start all, chat once, and stay until Ctrl-C unless `once`."""
+@dataclass(frozen=True)
+class House:
+    """Where each of the three is found."""
+
+    engine: str
+    router: str
+    grpc: str
+    metrics: str
+
+
+def start(folder: Path, programs: list[Program], engine: Engine) -> House:
+    """Start all three and wait for them; what has been started is in `programs`, also when this fails.
+
+    Raises: Trouble.
+    """
     secret = folder / "secret.txt"
     secret.touch(mode=0o600)
     secret.write_text(secrets.token_hex(32))
-    simulator = Program("simulator", [str(BIN / "hivenet-sim"), "--listen", "127.0.0.1:0", "--model", MODEL], folder)
+    behind = Program("engine", engine.argv, folder, engine.env)
     router = Program(
         "router",
         [
             str(BIN / "hivenet-router"), "--http-port", "127.0.0.1:0", "--grpc-port", "127.0.0.1:0",
             "--metrics-port", "127.0.0.1:0", "--p2p-port", "0", "--jwt-secret-file", "secret.txt",
-            "--identity-path", "router.key", "--disk-db-path", "store", "--log-format", "json",
+            "--identity-path", "router.key", "--disk-db-path", "store", "--log-format", "json", *engine.router,
         ],
         folder,
     )  # fmt: skip
-    programs += [simulator, router]
-    for program in programs:
+    for program in (behind, router):
         program.start()
-    engine = wait_for(simulator, "it listens", programs, ReadyLine())["url"]
-    started = wait_for(router, "it started", programs, Finder("router_started"))
-    grpc = started["grpc"]
-    grpc = grpc[0] if isinstance(grpc, list) else grpc
+        programs.append(program)
+    url = str(wait_for(behind, "it listens", programs, ready_line(engine))["url"])
+    started = wait_for(router, "it started", programs, event("router_started"))
+    listed = started["grpc"]
+    grpc = str(listed[0] if isinstance(listed, list) else listed)
     agent = Program(
         "agent",
         [
-            str(BIN / "hivenet-agent"), "--engine", "vllm", "--backend-url", str(engine), "--router-grpc", str(grpc),
-            "--jwt-secret-file", "secret.txt", "--identity-path", "agent.key", "--log-format", "json",
+            str(BIN / "hivenet-agent"), "--backend-url", url, "--router-grpc", grpc, "--jwt-secret-file", "secret.txt",
+            "--identity-path", "agent.key", "--log-format", "json", *engine.agent,
         ],
         folder,
     )  # fmt: skip
-    programs.append(agent)
     agent.start()
-    wait_for(router, "the agent registered", programs, Finder("agent_registered"))
-    url = f"http://{started['http']}"
-    say(f"\n  engine simulator  {engine}\n  router            {url}   (metrics on http://{started['metrics']}/metrics)")
-    say(f"  agent             dialled {grpc}, registered, serves {MODEL!r}\n\n> {PROMPT}\n< ", end="")
-    for piece in chat(url):
+    programs.append(agent)
+    wait_for(router, "the agent registered", programs, event("agent_registered"))
+    return House(url, f"http://{started['http']}", grpc, f"http://{started['metrics']}/metrics")
+
+
+def demo(folder: Path, programs: list[Program], engine: Engine, *, once: bool) -> None:
+    """Start all, chat once, and stay until Ctrl-C unless `once`.
+
+    Raises: Trouble.
+    """
+    house = start(folder, programs, engine)
+    url = house.router
+    say(f"\n  {engine.title:<18}{house.engine}\n  {'router':<18}{url}   (metrics on {house.metrics})")
+    say(f"  {'agent':<18}dialled {house.grpc}, registered, serves {engine.model!r}\n\n> {PROMPT}\n< ", end="")
+    for piece in chat(url, engine):
         say(piece, end="")
-    body = json.dumps({"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "And now?"}]})
+    body = json.dumps({"model": engine.model, "stream": True, "messages": [{"role": "user", "content": "And now?"}]})
     say(f"\n\nTry next:\n\n  curl -N {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'\n")
     if once:
         return
@@ -197,12 +221,15 @@ def main() -> int:
     """Run the demo; its exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--once", action="store_true", help="stop after the answer")
-    once = parser.parse_args().once
+    parser.add_argument("--engine", choices=("simulator", "llama.cpp"), default="simulator", help="what answers")
+    parser.add_argument("--llm-venv", type=Path, default=LLM_VENV, help="where llama.cpp and its model are installed")
+    given = parser.parse_args()
     programs: list[Program] = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="hivenet-") as folder:
         try:
-            demo(Path(folder), programs, once=once)
+            engine = simulator() if given.engine == "simulator" else real_model(given.llm_venv.absolute())
+            demo(Path(folder), programs, engine, once=given.once)
         except Trouble as trouble:
             sys.stderr.write(f"\nhivenet-router: {trouble}\n")
             return 1

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks that this machine has what the build needs, and says in a sentence what to do where it has not.
-# Rust is installed here when that is possible without asking (Debian or Ubuntu, as root).
+# What is missing is installed here when that is possible without asking (Debian or Ubuntu, as root).
+# `need.sh` is for the product, `need.sh c++` for an engine that is built from C++.
 set -u
 
 fail() {
@@ -33,6 +34,12 @@ need_compiler() {
     command -v cc >/dev/null 2>&1 && return
     is_debian_root && install_with_apt gcc libc6-dev && return
     fail "a C compiler is needed; on Debian and Ubuntu: ${SUDO}apt-get install gcc libc6-dev; on macOS: xcode-select --install"
+}
+
+need_cxx_compiler() {
+    command -v c++ >/dev/null 2>&1 && return
+    is_debian_root && install_with_apt g++ && return
+    fail "a C++ compiler is needed to build the engine; on Debian and Ubuntu: ${SUDO}apt-get install g++; on macOS: xcode-select --install"
 }
 
 has_rust() { command -v cargo >/dev/null 2>&1 && command -v rustc >/dev/null 2>&1; }
@@ -85,4 +92,7 @@ SUDO=
 PYTHON=${PYTHON:-python3}
 need_python
 need_compiler
-need_rust
+case ${1:-} in
+    c++) need_cxx_compiler ;;
+    *) need_rust ;;
+esac

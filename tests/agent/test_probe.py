@@ -1,7 +1,7 @@
 """The watch over the backend, on a virtual clock."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -19,9 +19,14 @@ pytestmark = pytest.mark.looptime
 
 @asynccontextmanager
 async def watch_of(
-    engine: FakeEngine, *, kind: Engine = Engine.VLLM, model: str | None = None, health_path: str = ""
+    engine: FakeEngine,
+    *,
+    kind: Engine = Engine.VLLM,
+    model: str | None = None,
+    health_path: str = "",
+    running: Callable[[], int] | None = None,
 ) -> AsyncIterator[tuple[BackendWatch, Reports]]:
-    reports = Reports()
+    reports = Reports(running)
     watch = BackendWatch(
         FACES[kind],
         health=engine,
@@ -113,6 +118,59 @@ async def test_a_custom_engine_is_probed_where_the_operator_said() -> None:
         await asyncio.sleep(1)
         assert await watch.ready_model() == "mine"
     assert engine.asked == [(0.0, "/ready?deep=1")]
+
+
+@pytest.mark.parametrize("model", [None, "mine"])
+async def test_a_llamacpp_server_without_a_health_page_is_ready_once_it_lists_its_models(model: str | None) -> None:
+    engine = FakeEngine("mine")
+    engine.status, engine.models = 404, []
+    with capture_logs() as lines:
+        async with watch_of(engine, kind=Engine.LLAMACPP, model=model) as (watch, reports):
+            await asyncio.sleep(4)
+            assert not watch.is_ready
+            engine.models = ["mine"]
+            await asyncio.sleep(2)
+            assert await watch.ready_model() == "mine"
+            engine.status = 500
+            await asyncio.sleep(7)
+            assert not healthy(reports)
+    assert "lists no model" in lines[0]["why"]
+
+
+async def test_any_other_engine_without_its_health_page_is_not_ready() -> None:
+    engine = FakeEngine()
+    engine.status = 404
+    with capture_logs() as lines:
+        async with watch_of(engine, kind=Engine.VLLM) as (watch, _):
+            await asyncio.sleep(1)
+            assert not watch.is_ready
+    assert lines[0]["why"] == "GET /health answered 404; does --engine name what runs there?"
+
+
+async def test_an_engine_without_a_health_page_is_not_asked_for_its_models_while_it_answers() -> None:
+    """llama-cpp-python cuts a stream short for whoever asks for the models meanwhile, or lets them wait for it."""
+    engine = FakeEngine("old")
+    engine.status = 404
+    running = 0
+    async with watch_of(engine, kind=Engine.LLAMACPP, running=lambda: running) as (watch, reports):
+        await asyncio.sleep(1)
+        running = 1
+        before = len(engine.times_of("/v1/models"))
+        await asyncio.sleep(100)
+        assert len(engine.times_of("/v1/models")) == before
+        assert healthy(reports)
+        running, engine.models = 0, ["new"]
+        await asyncio.sleep(3)
+        assert watch.model == "new"
+
+
+async def test_an_engine_with_a_health_page_is_asked_for_its_models_also_while_it_answers() -> None:
+    engine = FakeEngine("old")
+    async with watch_of(engine, kind=Engine.LLAMACPP, running=lambda: 1) as (watch, _):
+        await asyncio.sleep(1)
+        engine.models = ["new"]
+        async with asyncio.timeout(30):
+            await watch.until_other_than("old")
 
 
 async def test_recovery_does_not_wait_for_the_list_of_models() -> None:

@@ -10,7 +10,7 @@ from tests.fakes.agent_world import FakeEngine
 
 from hivenet_router.agent.engines import FACES
 from hivenet_router.agent.report import Reports
-from hivenet_router.agent.sample import FRESH_AT_LEAST_S, MISSED_SAMPLES_MAX, EngineSampler
+from hivenet_router.agent.sample import FRESH_AT_LEAST_S, MISSED_SAMPLES_MAX, NO_PAGE_AGAIN_S, EngineSampler
 from hivenet_router.names.protocol_ids import Engine
 from hivenet_router.wire.agent_protocol import EngineSnapshot
 from hivenet_router.wire.engine_metrics import PAGE_BYTES_MAX, vllm
@@ -84,6 +84,28 @@ async def test_a_page_of_no_use_is_told_once_with_why(status: int, page: bytes, 
     assert (line["log_level"], line["event"]) == ("warning", "engine_metrics_unread")
     assert why in line["why"]
     assert "--enable-metrics" in line["check"]
+
+
+@pytest.mark.parametrize("status", [404, 405, 501])
+async def test_an_engine_that_has_no_page_is_asked_for_it_seldom(status: int) -> None:
+    engine = engine_with()
+    engine.page_status = status
+    async with sampling(engine) as reports:
+        await asyncio.sleep(3 * NO_PAGE_AGAIN_S - 1)
+        assert engine.times_of("/metrics") == [0.0, NO_PAGE_AGAIN_S, 2 * NO_PAGE_AGAIN_S]
+        engine.page_status = 200
+        await asyncio.sleep(1.6)
+        assert reports.engine == RUNNING_2
+        assert engine.times_of("/metrics")[-2:] == [3 * NO_PAGE_AGAIN_S, 3 * NO_PAGE_AGAIN_S + 0.5]
+
+
+async def test_a_page_that_went_away_is_soon_known_to_be_gone() -> None:
+    engine = engine_with()
+    async with sampling(engine) as reports:
+        await asyncio.sleep(0.1)
+        engine.page_status = 404
+        await asyncio.sleep(FRESH_AT_LEAST_S + 0.5)
+        assert reports.engine == UNKNOWN
 
 
 async def test_bad_and_good_again_are_one_line_each() -> None:

@@ -83,6 +83,16 @@ def test_a_prompt_too_long_is_the_requests_fault_whatever_the_status(message: st
     assert chat_refusal(status, body).code is CONTEXT
 
 
+@pytest.mark.parametrize("lead", ["1 validation error:\n  ", "["])
+def test_a_member_that_fastapi_refuses_is_the_requests_fault_also_within_a_500(lead: str) -> None:
+    """As llama-cpp-python answers, with new and old FastAPI."""
+    message = lead + "{'type': 'float_parsing', 'loc': ('body', 'temperature'), 'msg': 'Input should be a number'}"
+    body = json.dumps({"error": {"message": message, "type": "internal_server_error", "code": None}}).encode()
+    failure = classify(500, "application/json", body)
+    assert (failure.reason.code, failure.reason.status, failure.retryable) == (INVALID, 400, False)
+    assert chat_refusal(500, body) == ChatRefusal(INVALID, 400, message)
+
+
 def test_an_engine_that_crashed_over_a_cuda_context_is_still_broken() -> None:
     body = b'{"error":{"message":"CUDA error: context is destroyed at token 17","type":"InternalServerError"}}'
     assert classify(500, "application/json", body).reason.code is ERROR

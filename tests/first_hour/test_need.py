@@ -45,10 +45,10 @@ class System:
         )
         self.has("id", "echo 0" if root else "echo 1000")
 
-    def need(self) -> tuple[int, str]:
+    def need(self, *what: str) -> tuple[int, str]:
         """The exit code and what was said."""
         ended = subprocess.run(
-            [str(self._bin / "sh"), str(NEED)],
+            [str(self._bin / "sh"), str(NEED), *what],
             env={"PATH": str(self._bin)},
             capture_output=True,
             text=True,
@@ -124,3 +124,17 @@ def test_cargo_without_rustc_is_not_enough(system: System) -> None:
     code, said = system.need()
     assert code == 1
     assert "there is no rustc" in said
+
+
+def test_an_engine_needs_a_cxx_compiler_and_no_rust(system: System) -> None:
+    code, said = system.need("c++")
+    assert code == 1
+    assert "a C++ compiler is needed" in said
+    assert "sudo apt-get install g++" in said
+    system.has("c++", ":")
+    assert system.need("c++") == (0, "")
+
+
+def test_root_on_debian_gets_the_cxx_compiler_installed(system: System) -> None:
+    system.has_apt("(none)", root=True)
+    assert system.need("c++") == (0, "hivenet-router: installing g++\n")

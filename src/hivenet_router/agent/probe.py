@@ -2,7 +2,9 @@
 
 Asked once for all sessions. Invariant: `ready_model` returns only after a good probe with a model known, and three
 failed probes in a row, not one, make a ready backend unhealthy. An engine may restart with another model between two
-probes, so its models are asked for again and again. What routers are told is `report.py`'s.
+probes, so its models are asked for again and again. An engine without a health page is one that may answer a single
+request at a time, its list of models included: that is asked for only before it is ready and while nothing else runs.
+What routers are told is `report.py`'s.
 Source: signals.md §1.3, §1.5, §9.1; wire.md §11; decisions.md 25.
 """
 
@@ -61,6 +63,7 @@ class BackendWatch:
         self._found_at = 0.0
         self._discovering = asyncio.Lock()
         self._has_failed = False
+        self._lacks_probe = False
         self._changed = asyncio.Event()
         self._was_ready = False
         self._told_list: tuple[str, ...] | None = None
@@ -133,8 +136,14 @@ class BackendWatch:
 
     async def _probe(self) -> None:
         status, _ = await _get(self._health, self._probe_path)
+        self._lacks_probe = status == 404 and self._face.can_lack_probe
+        if self._lacks_probe:
+            if not self.is_ready:
+                await self._list()
+            return
         if status != 200:
-            raise BackendDown(f"GET {self._probe_path} answered {status}")
+            hint = "; does --engine name what runs there?" if status == 404 else ""
+            raise BackendDown(f"GET {self._probe_path} answered {status}{hint}")
 
     async def _model_of_ready(self) -> str:
         known = self._found_model
@@ -142,6 +151,8 @@ class BackendWatch:
             model = await self._model()
             self._has_failed = False
             return model
+        if self._lacks_probe and self._reports.is_busy:
+            return known
         try:
             model = await self._model(fresh_s=0.0 if self._has_failed else MODELS_AGAIN_S)
         except BackendDown as down:

@@ -47,6 +47,11 @@ class Reports:
         return self._leaving
 
     @property
+    def is_busy(self) -> bool:
+        """Whether a request runs now, as far as they are counted."""
+        return self._requests_running is not None and self._requests_running() > 0
+
+    @property
     def connected_routers(self) -> tuple[str, ...]:
         """Peer IDs of the routers with a registered session, in order."""
         return tuple(sorted(self._connected))

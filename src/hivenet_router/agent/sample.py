@@ -24,6 +24,9 @@ SAMPLE_WITHIN_S: Final = 5.0
 MISSED_SAMPLES_MAX: Final = 5
 """So many intervals without a page, and at least so many seconds as below, and what was known counts no more."""
 FRESH_AT_LEAST_S: Final = 10.0
+NO_PAGE_AGAIN_S: Final = 30.0
+"""An engine that says it has no such page is asked again so seldom at most; each question is a line in its log."""
+_NO_PAGE: Final = frozenset({404, 405, 501})
 WINDOW_S: Final = 60.0
 """How far back latencies look, where enough happened since."""
 _KEPT_EVERY_S: Final = 5.0
@@ -33,6 +36,10 @@ log = structlog.get_logger("agent")
 
 class PageUnread(Exception):
     """The engine gave no page of use; the text says what it did instead."""
+
+
+class NoPage(PageUnread):
+    """The engine says that it has no such page."""
 
 
 class EngineSampler:
@@ -47,6 +54,7 @@ class EngineSampler:
         self._read_at: float | None = None
         self._earlier: deque[tuple[float, Reading]] = deque()
         self._is_told = False
+        self._lacks_page = False
 
     async def run(self) -> None:
         """Sample until cancelled: at once, then at every interval; those that pass during a sample are left out."""
@@ -55,14 +63,19 @@ class EngineSampler:
             begun_at = loop.time()
             await self._sample()
             took_s = loop.time() - begun_at
-            await asyncio.sleep(self._interval_s - took_s % self._interval_s)
+            interval_s = self._interval_s
+            if self._lacks_page and self._read_at is None:
+                interval_s = max(interval_s, NO_PAGE_AGAIN_S)
+            await asyncio.sleep(interval_s - took_s % interval_s)
 
     async def _sample(self) -> None:
         try:
             reading = self._read(await self._page())
         except PageUnread as unread:
+            self._lacks_page = isinstance(unread, NoPage)
             self._missed(str(unread), now=asyncio.get_running_loop().time())
             return
+        self._lacks_page = False
         self._take(reading, now=asyncio.get_running_loop().time())
         if reading.is_empty:
             self._tell(f"the page at {METRICS} has no series of this engine")
@@ -78,6 +91,8 @@ class EngineSampler:
             raise PageUnread(f"GET {METRICS} got no answer within {SAMPLE_WITHIN_S:g} s") from error
         except RequestFailed as error:
             raise PageUnread(f"GET {METRICS} failed: {error}") from error
+        if reply.status in _NO_PAGE:
+            raise NoPage(f"GET {METRICS} answered {reply.status}")
         if reply.status != 200:
             raise PageUnread(f"GET {METRICS} answered {reply.status}")
         if len(reply.body) > PAGE_BYTES_MAX:
@@ -105,5 +120,6 @@ class EngineSampler:
             log.warning(
                 "engine_metrics_unread",
                 why=why,
-                check="policies cannot see this engine's load; SGLang needs --enable-metrics, llama.cpp --metrics",
+                check="policies cannot see this engine's load; SGLang needs --enable-metrics, llama.cpp's llama-server "
+                "--metrics; llama-cpp-python has none",
             )

@@ -41,6 +41,8 @@ _PROMPT_TOO_LONG: Final = re.compile(
     r"|longer than the maximum model length|prompt is too long",
     re.IGNORECASE,
 )
+# FastAPI's complaint about a member of the body, where an engine puts it into a 500 (llama-cpp-python does).
+_MEMBER_REFUSED: Final = re.compile(r"\{'type': '\w+', 'loc': \('body'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def _code_and_source(status: int, message: str, said: ErrorBody) -> tuple[ErrorC
         return ErrorCode.BACKEND_ERROR, None
     if status in (400, 422) and _speaks_of_context(message):
         return ErrorCode.CONTEXT_LENGTH_EXCEEDED, None
-    if 400 <= status < 500 or said.words & _INVALID_WORDS:
+    if 400 <= status < 500 or _complains(message, said):
         return ErrorCode.INVALID_PARAMETER, None
     return ErrorCode.BACKEND_ERROR, None
 
@@ -110,6 +112,11 @@ def _message(status: int, content_type: str, body: bytes, said: ErrorBody) -> st
 
 def _prompt_too_long(message: str, said: ErrorBody) -> bool:
     return bool(said.words & _CONTEXT_WORDS) or _PROMPT_TOO_LONG.search(message) is not None
+
+
+def _complains(message: str, said: ErrorBody) -> bool:
+    """Whether it is about the request, whatever the status."""
+    return bool(said.words & _INVALID_WORDS) or _MEMBER_REFUSED.search(message) is not None
 
 
 def _speaks_of_context(text: str) -> bool:
@@ -142,7 +149,7 @@ def chat_refusal(status: int, body: bytes) -> ChatRefusal:
 def _chat_code(status: int, message: str, body: bytes, said: ErrorBody) -> ErrorCode:
     if _prompt_too_long(message, said):
         return ErrorCode.CONTEXT_LENGTH_EXCEEDED
-    if said.words & _INVALID_WORDS:
+    if _complains(message, said):
         return ErrorCode.INVALID_PARAMETER
     if status in (400, 422):
         about_context = _speaks_of_context(body.decode(errors="replace"))

@@ -99,10 +99,14 @@ impl Attempt<'_> {
         }
         match answer.body.next().await {
             Ok(Some(first)) => Ok(self.start_stream(first, answer)),
-            Ok(None) if forward.spec.needs_end_mark => Err(Failure::new(
-                FailureKind::Truncated,
-                "the stream ended before it began",
-            )),
+            // Some engines end a stream that they could not begin as if that were an answer.
+            Ok(None)
+                if forward.spec.needs_end_mark
+                    || (status == 200 && !told.arrival.is_head_method()) =>
+            {
+                let why = "the stream ended before it began";
+                Err(Failure::new(FailureKind::Truncated, why))
+            }
             Ok(None) => Ok(self.whole(answer.head, Bytes::new())),
             Err(broken) => Err(Failure::new(FailureKind::Truncated, broken.0)),
         }

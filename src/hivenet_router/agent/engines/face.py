@@ -24,6 +24,9 @@ class EngineFace:
 
     `probe_path` None: the operator names the health URL; `models_path` None: no discovery; `metrics_in` None: no
     metrics.
+
+    `can_lack_probe`: some servers of this kind have no page at `probe_path`; such a one is ready once it lists its
+    models, and as long as it says that it has no such page.
     """
 
     probe_path: str | None
@@ -31,6 +34,7 @@ class EngineFace:
     models_in: Callable[[bytes], tuple[str, ...]]
     metrics_in: Reader | None = None
     serves_only_listed: bool = False
+    can_lack_probe: bool = False
     plain: Callable[[str], str] = str
 
 

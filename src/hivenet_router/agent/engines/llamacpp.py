@@ -1,4 +1,9 @@
-"""llama.cpp's server: as vLLM; a model's name is the alias it was started with. Source: signals.md §1.4.1."""
+"""llama.cpp's servers: as vLLM; a model's name is the alias it was started with. Source: signals.md §1.4.1.
+
+`llama-server` has a health page, and metrics if it was told so. `llama-cpp-python[server]` has neither, answers one
+request at a time, and lets its list of models wait for that one; unless told not to, it even cuts a stream short for
+whoever asks meanwhile.
+"""
 
 from typing import Final
 
@@ -11,4 +16,5 @@ FACE: Final = EngineFace(
     models_in=openai_models,
     metrics_in=llamacpp.read,
     serves_only_listed=True,
+    can_lack_probe=True,
 )

@@ -205,7 +205,10 @@ class Arrived:
     @property
     def digest_error(self) -> str | None: ...
     def respond(self, status: int, fields: _Fields, body: bytes) -> bool:
-        """Raises: ValueError for a status outside 200 to 599, or a header field that would break the head."""
+        """Takes effect at the next `Plane.ring`, as `forward` and `release` do; `abort` does at once.
+
+        Raises: ValueError for a status outside 200 to 599, or a header field that would break the head.
+        """
     def forward(
         self,
         attempt: int,
@@ -388,6 +391,8 @@ class Plane:
     def peer_id(self) -> str: ...
     def fileno(self) -> int: ...
     def drain(self) -> list[_Event]: ...
+    def ring(self) -> None:
+        """Has the commands given so far carried out."""
     def set_eager(self, eager: bool) -> None:
         """While eager, events that usually wait for company wake the loop at once."""
     def listen_http(self, host: str, port: int, door: DoorSpec) -> tuple[str, int]:

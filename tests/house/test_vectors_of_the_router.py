@@ -3,6 +3,7 @@
 The cases that differ stand in `CHANGED`, with the decision behind each; docs/decisions/0004 says the same in words.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -15,13 +16,14 @@ from tests.house.peers import METADATA, Peer, peer, session_for
 from tests.house.recorded import VECTORS, Message, cases, message
 from tests.house.running import House, router_in
 
-from hivenet_router.adapters.plane import PlaneExchange
 from hivenet_router.names.protocol_ids import ORIGINAL_AGENT_VERSION_PREFIX
-from hivenet_router.ports import Exchange, Fields
+from hivenet_router.ports import Exchange, Fields, Finished
 
 RECORDED_TOKEN: Final = b"d4330dc33e8fe86217f483dfbad651f6715e749a72cd7dc9c58b89ffe03d50e1"
 RECORDED_PEER: Final = b"12D3KooWA4Xop1JaT3MHxwYMkCepYsv4iPVopMXwCz5iHYdBfeSB"
 RECORDED_CID: Final = b"bafzaajaiaejcaa5ba677htqqxyoxbxiy45f4bglh4tldbg5fbvpr3xegmqjfkmny"
+
+_ANSWERING: Final[set["asyncio.Future[Finished]"]] = set()
 
 NOT_SAYABLE: Final = {"wellknown-nohost", "register-http10", "register-chunked", "keepalive-two", "garbage"}
 """No client of ours can say these; the data plane's own tests do."""
@@ -124,8 +126,9 @@ async def _replay_inference(house: House, agent: Peer, model: str, capability: s
 
 
 def _answer(exchange: Exchange) -> None:
-    assert isinstance(exchange, PlaneExchange)
-    exchange.arrived.respond(200, [(b"content-type", b"application/json")], b"{}")
+    answering = asyncio.ensure_future(exchange.respond(200, [(b"content-type", b"application/json")], b"{}"))
+    _ANSWERING.add(answering)
+    answering.add_done_callback(_ANSWERING.discard)
 
 
 def test_an_original_agent_is_known_by_what_it_says_it_is() -> None:

@@ -14,3 +14,4 @@ mod own_request;
 pub mod peers;
 pub mod plane;
 pub mod upstream;
+pub mod wakeups;

@@ -11,6 +11,7 @@ use crate::{
     own_request::own_request,
     peers::{PeerEvent, Peers, PeersConfig},
     upstream::{Lanes, PoolLimits},
+    wakeups::Wakeups,
 };
 use libp2p::{Multiaddr, PeerId};
 use std::{
@@ -31,6 +32,7 @@ pub struct Context {
     pub events: Events,
     pub lanes: Lanes,
     pub peers: Peers,
+    pub wakeups: Arc<Wakeups>,
     last_handle: AtomicU64,
     live: AtomicUsize,
 }
@@ -242,10 +244,13 @@ fn boot(
         events: events.clone(),
         lanes,
         peers,
+        wakeups: Arc::default(),
         last_handle: AtomicU64::new(0),
         live: AtomicUsize::new(0),
     });
     tokio::spawn(events.clone().keep_ticking());
+    let wakeups = context.wakeups.clone();
+    tokio::spawn(async move { wakeups.keep_waking().await });
     tokio::spawn(tell_peer_events(events, peer_events));
     tokio::spawn(ingress::accept_peers(context.clone(), peer_door, inbound));
     let swept = context.clone();

@@ -134,7 +134,7 @@ impl Arrived {
             fields: pairs(fields)?,
             body: bytes::Bytes::copy_from_slice(body),
         };
-        Ok(self.0.mailbox.post(Command::Respond(respond)))
+        Ok(self.0.mailbox.post_with_others(Command::Respond(respond)))
     }
 
     #[pyo3(signature = (attempt, to, path, spec, within_s, reply_fields = Vec::new(), body = None))]
@@ -149,19 +149,22 @@ impl Arrived {
         reply_fields: Vec<(Vec<u8>, Vec<u8>)>,
         body: Option<Vec<u8>>,
     ) -> PyResult<bool> {
-        Ok(self.0.mailbox.post(Command::Forward(Box::new(Forward {
-            attempt,
-            target: to.target(),
-            path: visible("path", path)?,
-            spec: spec.0.clone(),
-            within: seconds(within_s),
-            reply_fields: pairs(reply_fields)?,
-            body: body.map(bytes::Bytes::from),
-        }))))
+        Ok(self
+            .0
+            .mailbox
+            .post_with_others(Command::Forward(Box::new(Forward {
+                attempt,
+                target: to.target(),
+                path: visible("path", path)?,
+                spec: spec.0.clone(),
+                within: seconds(within_s),
+                reply_fields: pairs(reply_fields)?,
+                body: body.map(bytes::Bytes::from),
+            }))))
     }
 
     fn release(&self) -> bool {
-        self.0.mailbox.post(Command::Release)
+        self.0.mailbox.post_with_others(Command::Release)
     }
 
     fn abort(&self) -> bool {

@@ -81,6 +81,10 @@ impl Plane {
         Ok(list)
     }
 
+    fn ring(&self) {
+        self.0.context().wakeups.ring();
+    }
+
     fn set_eager(&self, eager: bool) {
         self.0.context().events.set_eager(eager);
     }

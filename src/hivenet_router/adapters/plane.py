@@ -32,6 +32,9 @@ T = TypeVar("T")
 log = structlog.get_logger("router")
 
 _Event = Failed | Answered | Finished
+_COMMANDS_TOGETHER_MAX: Final = 8
+# The arrival of a request comes with the end of the one before it.
+_EVENTS_OF_ONE: Final = 2
 _ADVICE: Final = "choose another address or end the program that uses it"
 
 
@@ -70,6 +73,7 @@ class PlaneExchange:
             # It is over, and how it ended is on its way here.
             await self._end()
             raise ClientGone
+        plane.ring_soon()
         self._on_head, self._on_reply = on_head, on_reply
         return await self._outcome(self._begin_waiting())
 
@@ -93,6 +97,7 @@ class PlaneExchange:
     async def respond(self, status: int, fields: Fields, body: bytes) -> Finished:
         """See `ports.Exchange`."""
         self.arrived.respond(status, fields, body)
+        self._plane.ring_soon()
         return await self._end()
 
     async def until(self, something: "asyncio.Future[T]") -> None:
@@ -109,6 +114,7 @@ class PlaneExchange:
 
     async def _release(self) -> Finished:
         self.arrived.release()
+        self._plane.ring_soon()
         return await self._end()
 
     async def _end(self) -> Finished:
@@ -169,6 +175,8 @@ class PlaneAdapter:
         self._exchanges: dict[int, PlaneExchange] = {}
         self._calls: dict[int, asyncio.Future[_plane.Completed]] = {}
         self._last_token = 0
+        self._commands_waiting = 0
+        self._is_busy = False
         self._peers: dict[str, Peer] = {}
         self._servers: dict[HttpServer, Upstream] = {}
         self._specs: dict[ForwardPlan, ForwardSpec] = {}
@@ -283,10 +291,30 @@ class PlaneAdapter:
             spec = self._specs[plan] = _spec(plan)
         return spec
 
+    # Commands
+
+    def ring_soon(self) -> None:
+        """Have the commands of this turn of the loop carried out together, at its end.
+
+        Each ring wakes the plane's thread, and what several commands send leaves together. One that comes alone, or has
+        enough company, is not kept waiting.
+        """
+        self._commands_waiting += 1
+        if not self._is_busy or self._commands_waiting >= _COMMANDS_TOGETHER_MAX:
+            self._ring()
+        elif self._commands_waiting == 1:
+            self.loop.call_soon(self._ring)
+
+    def _ring(self) -> None:
+        self._commands_waiting = 0
+        self._plane.ring()
+
     # Events
 
     def _pump(self) -> None:
-        for event in self._plane.drain():
+        events = self._plane.drain()
+        self._is_busy = len(events) > _EVENTS_OF_ONE
+        for event in events:
             try:
                 self._handlers[type(event)](event)  # type: ignore[operator]  # each stands under its own event type
             except Exception:

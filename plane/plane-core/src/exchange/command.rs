@@ -1,12 +1,15 @@
 //! Commands to one exchange, and the mailbox they wait in.
 
 use super::{Arrival, Forward, Reply, ReplyBody};
-use crate::http1::write::{Pair, has_name, put_field, put_status_line, put_values};
+use crate::{
+    http1::write::{Pair, has_name, put_field, put_status_line, put_values},
+    wakeups::Wakeups,
+};
 use bytes::{Bytes, BytesMut};
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
 
@@ -74,12 +77,31 @@ struct Inner {
 }
 
 /// Holds commands until the exchange takes them; those that come after its end are dropped.
-#[derive(Debug, Default)]
-pub struct Mailbox(Mutex<Inner>);
+#[derive(Debug)]
+pub struct Mailbox {
+    inner: Mutex<Inner>,
+    wakeups: Arc<Wakeups>,
+}
 
 impl Mailbox {
+    pub fn new(wakeups: Arc<Wakeups>) -> Self {
+        Mailbox {
+            inner: Mutex::default(),
+            wakeups,
+        }
+    }
+
     /// False when the exchange is over and nobody will take the command.
     pub fn post(&self, command: Command) -> bool {
+        self.put(command, Waker::wake)
+    }
+
+    /// As `post`, but the exchange may hear of it only at the next ring of the plane's `Wakeups`.
+    pub fn post_with_others(&self, command: Command) -> bool {
+        self.put(command, |waker| self.wakeups.gather(waker))
+    }
+
+    fn put(&self, command: Command, wake: impl FnOnce(Waker)) -> bool {
         let mut inner = self.lock();
         if inner.is_closed {
             return false;
@@ -88,7 +110,7 @@ impl Mailbox {
         let waker = inner.waker.take();
         drop(inner);
         if let Some(waker) = waker {
-            waker.wake();
+            wake(waker);
         }
         true
     }
@@ -132,6 +154,6 @@ impl Mailbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -185,7 +185,7 @@ impl<IO: ServerIo> Served<IO> {
             problem,
             held,
             arrived_at,
-            mailbox: Mailbox::default(),
+            mailbox: Mailbox::new(self.context.wakeups.clone()),
         }
     }
 

@@ -23,6 +23,7 @@ use super::conn::{Conn, Slot};
 /// A stream this side opened. It fills one of the connection's slots until it is dropped.
 pub struct LinkStream {
     stream: Stream,
+    reads: ReadSize,
     _slot: Slot,
 }
 
@@ -30,6 +31,7 @@ impl LinkStream {
     pub(super) fn new(stream: Stream, slot: Slot) -> Self {
         Self {
             stream,
+            reads: ReadSize::default(),
             _slot: slot,
         }
     }
@@ -39,6 +41,7 @@ impl LinkStream {
 pub struct Inbound {
     pub conn: Arc<Conn>,
     stream: Stream,
+    reads: ReadSize,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -47,17 +50,45 @@ impl Inbound {
         Self {
             conn,
             stream,
+            reads: ReadSize::default(),
             _permit: permit,
         }
     }
 }
 
-fn read(stream: &mut Stream, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+/// How much to ask a stream for: some more than it last gave. It fills plain memory only, which has
+/// to be zeroed before each attempt, so asking for all there is room for costs more than reading.
+struct ReadSize(usize);
+
+const READ_BYTES_MIN: usize = 512;
+const READ_BYTES_MAX: usize = 64 * 1024;
+
+impl Default for ReadSize {
+    fn default() -> Self {
+        Self(READ_BYTES_MIN)
+    }
+}
+
+impl ReadSize {
+    fn note(&mut self, read: usize) {
+        self.0 = (2 * read).clamp(READ_BYTES_MIN, READ_BYTES_MAX);
+    }
+}
+
+fn read(
+    stream: &mut Stream,
+    size: &mut ReadSize,
+    cx: &mut Context<'_>,
+    buf: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
     if buf.remaining() == 0 {
         return Poll::Ready(Ok(()));
     }
-    let read = ready!(Pin::new(stream).poll_read(cx, buf.initialize_unfilled()));
-    buf.advance(read.map_err(explain)?);
+    let wanted = buf.remaining().min(size.0);
+    let read = ready!(Pin::new(stream).poll_read(cx, buf.initialize_unfilled_to(wanted)));
+    let read = read.map_err(explain)?;
+    size.note(read);
+    buf.advance(read);
     Poll::Ready(Ok(()))
 }
 
@@ -80,7 +111,8 @@ macro_rules! stream_io {
                 cx: &mut Context<'_>,
                 buf: &mut ReadBuf<'_>,
             ) -> Poll<io::Result<()>> {
-                read(&mut self.stream, cx, buf)
+                let Self { stream, reads, .. } = &mut *self;
+                read(stream, reads, cx, buf)
             }
         }
 

@@ -4,10 +4,13 @@
 //! Quiet events (a request went as it should) do not ring by themselves: they ride along with the
 //! next one that does, or with a tick shortly after. While somebody waits for capacity, each rings.
 
-use crate::exchange::{Arrival, Failure, Finished, Whole};
+use crate::{
+    bell::Bell,
+    exchange::{Arrival, Failure, Finished, Whole},
+};
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::BorrowedFd,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -184,57 +187,6 @@ impl Events {
             .pending
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A file descriptor that becomes readable: an eventfd, or a pipe where there is none.
-#[derive(Debug)]
-struct Bell {
-    read: OwnedFd,
-    #[cfg(not(target_os = "linux"))]
-    write: OwnedFd,
-}
-
-#[cfg(target_os = "linux")]
-impl Bell {
-    fn new() -> io::Result<Bell> {
-        use rustix::event::{EventfdFlags, eventfd};
-        Ok(Bell {
-            read: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
-        })
-    }
-
-    fn ring(&self) {
-        // It fails only when the counter is full, and then the bell rings already.
-        let _ = rustix::io::write(&self.read, &1u64.to_ne_bytes());
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-impl Bell {
-    fn new() -> io::Result<Bell> {
-        use rustix::{fs::OFlags, io::FdFlags};
-        let (read, write) = rustix::pipe::pipe()?;
-        for fd in [&read, &write] {
-            rustix::fs::fcntl_setfl(fd, OFlags::NONBLOCK)?;
-            rustix::io::fcntl_setfd(fd, FdFlags::CLOEXEC)?;
-        }
-        Ok(Bell { read, write })
-    }
-
-    fn ring(&self) {
-        let _ = rustix::io::write(&self.write, &[1]);
-    }
-}
-
-impl Bell {
-    fn reader(&self) -> BorrowedFd<'_> {
-        self.read.as_fd()
-    }
-
-    fn silence(&self) {
-        let mut sink = [0u8; 64];
-        let _ = rustix::io::read(&self.read, &mut sink);
     }
 }
 

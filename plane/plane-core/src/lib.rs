@@ -3,6 +3,7 @@
 //! It decides nothing. Limits, texts and choices come in as values and commands; what happens goes
 //! out as events. `plane` is the way in; a request's way is `ingress`, `exchange`, `upstream`.
 
+mod bell;
 pub mod bodies;
 pub mod digest;
 pub mod events;

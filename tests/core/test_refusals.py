@@ -9,5 +9,5 @@ from hivenet_router.names.errors import ERROR_RULES, ErrorCode
 @pytest.mark.parametrize("code", list(ErrorCode))
 def test_a_reason_is_what_the_row_of_its_code_says(code: ErrorCode) -> None:
     rule = ERROR_RULES[code]
-    assert reason(code, "why") == RefusalReason(code, rule.status, "why", rule.source, None)
+    assert reason(code, "why") == RefusalReason(code, rule.status, "why", rule.source, rule.retry_after_s)
     assert reason(code, "why", retry_after_s=2.0).retry_after_s == 2.0

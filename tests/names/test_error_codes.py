@@ -59,6 +59,13 @@ def test_the_backend_is_blamed_only_for_what_it_said() -> None:
     }
 
 
+def test_whoever_may_come_again_is_told_when() -> None:
+    assert {code for code, rule in ERROR_RULES.items() if rule.retry_after_s is not None} == {
+        code for code, rule in ERROR_RULES.items() if rule.status in (429, 503)
+    }
+    assert all(rule.retry_after_s is None or rule.retry_after_s >= 1 for rule in ERROR_RULES.values())
+
+
 def test_both_dialects_know_the_same_statuses() -> None:
     assert set(OPENAI_TYPE_BY_STATUS) == set(ANTHROPIC_TYPE_BY_STATUS)
 

@@ -166,7 +166,5 @@ def mark_of(failure: Failure) -> Mark:
 
 _DISCONNECTED: Final = reason(ErrorCode.AGENT_DISCONNECTED, "the connection to the agent was lost before it answered")
 _BROKEN_OFF: Final = reason(ErrorCode.BACKEND_UNAVAILABLE, "the agent broke off before its answer was complete")
-_FULL: Final = reason(
-    ErrorCode.NO_CAPACITY, "the agents that may serve this request are full; try again shortly", retry_after_s=1.0
-)
+_FULL: Final = reason(ErrorCode.NO_CAPACITY, "the agents that may serve this request are full; try again shortly")
 _TIMED_OUT: Final = reason(ErrorCode.REQUEST_TIMEOUT, "no answer came from the agent within the request's time limit")

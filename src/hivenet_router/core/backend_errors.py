@@ -74,6 +74,7 @@ def classify(status: int, content_type: str, body: bytes, *, retry_after_s: floa
     message = _message(status, content_type, body, said)
     code, source = _code_and_source(status, message, said)
     rule = ERROR_RULES[code]
+    keeps_wait = retry_after_s is not None and code is ErrorCode.BACKEND_UNAVAILABLE
     keeps_status = code is ErrorCode.INVALID_PARAMETER and status in _STATUS_KEPT
     return BackendFailure(
         RefusalReason(
@@ -81,7 +82,7 @@ def classify(status: int, content_type: str, body: bytes, *, retry_after_s: floa
             status if keeps_status else rule.status,
             message,
             source or rule.source,
-            retry_after_s if code is ErrorCode.BACKEND_UNAVAILABLE else None,
+            retry_after_s if keeps_wait else rule.retry_after_s,
         )
     )
 

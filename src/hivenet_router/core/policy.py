@@ -21,7 +21,6 @@ from hivenet_router.names.errors import ErrorCode
 from hivenet_router.names.paths import Capability
 from hivenet_router.wire.auth_messages import AgentMetadata
 
-RETRY_AFTER_NO_CAPACITY_S: Final = 1.0
 _NO_PEERS: Final[frozenset[PeerId]] = frozenset()
 
 
@@ -274,7 +273,6 @@ def refusal_for(outcome: NoCandidate, model: ModelName, capability: Capability) 
         return reason(
             ErrorCode.NO_CAPACITY,
             f"every agent that may serve the model '{model}' is at its capacity; try again shortly",
-            retry_after_s=RETRY_AFTER_NO_CAPACITY_S,
         )
     if outcome.unhealthy == outcome.registered:
         return reason(ErrorCode.NO_AGENTS_AVAILABLE, f"no healthy agent serves the model '{model}' at the moment")

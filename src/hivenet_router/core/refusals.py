@@ -21,6 +21,7 @@ class RefusalReason:
 
 
 def reason(code: ErrorCode, message: str, *, retry_after_s: float | None = None) -> RefusalReason:
-    """A reason with the status and the source that belong to its code."""
+    """A reason with the status, the source and, unless a better one is known, the time to retry of its code."""
     rule = ERROR_RULES[code]
-    return RefusalReason(code, rule.status, message, rule.source, retry_after_s)
+    wait_s = rule.retry_after_s if retry_after_s is None else retry_after_s
+    return RefusalReason(code, rule.status, message, rule.source, wait_s)

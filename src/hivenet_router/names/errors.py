@@ -87,7 +87,8 @@ ANTHROPIC_TYPE_BY_STATUS: Final[Mapping[int, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class ErrorRule:
-    """What follows from a code: default HTTP status, who is at fault, whether another agent may be tried.
+    """What follows from a code: default HTTP status, who is at fault, whether another agent may be tried, and
+    when the client may come again.
 
     A refusal may carry another status than the default (`request_invalid` is 400, 404 or 413 by place, a fault of our
     own storage is `backend_error` with 500); its types then follow that status by the two tables above.
@@ -98,10 +99,20 @@ class ErrorRule:
     try_another_agent: bool
     openai_type: str
     anthropic_type: str
+    retry_after_s: float | None
+    """What a client is told to wait where the refusal itself knows no better."""
 
 
-def _rule(status: int, source: Blame = Blame.ROUTER, *, try_another_agent: bool = False) -> ErrorRule:
-    return ErrorRule(status, source, try_another_agent, OPENAI_TYPE_BY_STATUS[status], ANTHROPIC_TYPE_BY_STATUS[status])
+def _rule(
+    status: int, source: Blame = Blame.ROUTER, *, try_another_agent: bool = False, retry_after_s: float | None = None
+) -> ErrorRule:
+    types = OPENAI_TYPE_BY_STATUS[status], ANTHROPIC_TYPE_BY_STATUS[status]
+    return ErrorRule(status, source, try_another_agent, *types, retry_after_s)
+
+
+_SHORTLY_S: Final = 1.0
+_AN_AGENT_S: Final = 5.0
+"""A backend that is down is asked, and an agent asks to come back, about this often."""
 
 
 ERROR_RULES: Final[Mapping[ErrorCode, ErrorRule]] = MappingProxyType(
@@ -113,23 +124,24 @@ ERROR_RULES: Final[Mapping[ErrorCode, ErrorRule]] = MappingProxyType(
         ErrorCode.UNAUTHORIZED: _rule(401),
         ErrorCode.MODEL_FORBIDDEN: _rule(403),
         ErrorCode.MODEL_NOT_FOUND: _rule(404),
-        ErrorCode.RATE_LIMIT_EXCEEDED: _rule(429),
-        ErrorCode.CONCURRENCY_LIMIT_EXCEEDED: _rule(429),
-        ErrorCode.TOKEN_LIMIT_EXCEEDED: _rule(429),
-        ErrorCode.NO_AGENTS_AVAILABLE: _rule(503),
-        ErrorCode.NO_CAPACITY: _rule(503),
-        ErrorCode.QUEUE_FULL: _rule(503),
+        ErrorCode.RATE_LIMIT_EXCEEDED: _rule(429, retry_after_s=_SHORTLY_S),
+        ErrorCode.CONCURRENCY_LIMIT_EXCEEDED: _rule(429, retry_after_s=_SHORTLY_S),
+        ErrorCode.TOKEN_LIMIT_EXCEEDED: _rule(429, retry_after_s=_SHORTLY_S),
+        ErrorCode.NO_AGENTS_AVAILABLE: _rule(503, retry_after_s=_AN_AGENT_S),
+        ErrorCode.NO_CAPACITY: _rule(503, retry_after_s=_SHORTLY_S),
+        ErrorCode.QUEUE_FULL: _rule(503, retry_after_s=_SHORTLY_S),
         ErrorCode.REQUEST_TIMEOUT: _rule(504),
         ErrorCode.BACKEND_ERROR: _rule(502, Blame.BACKEND, try_another_agent=True),
-        ErrorCode.BACKEND_UNAVAILABLE: _rule(503, Blame.BACKEND, try_another_agent=True),
-        ErrorCode.AGENT_DISCONNECTED: _rule(503, try_another_agent=True),
+        ErrorCode.BACKEND_UNAVAILABLE: _rule(503, Blame.BACKEND, try_another_agent=True, retry_after_s=_SHORTLY_S),
+        ErrorCode.AGENT_DISCONNECTED: _rule(503, try_another_agent=True, retry_after_s=_SHORTLY_S),
         ErrorCode.MODEL_REDIRECTED: _rule(307),
         ErrorCode.NOT_FOUND: _rule(404),
         ErrorCode.METHOD_NOT_ALLOWED: _rule(405),
     }
 )
 """The row of each code. Only what ends an attempt on an agent is worth another agent; what an agent reports under any
-other retryable name is `backend_error`. Source: http-api.md §7.2, configuration.md §6.5."""
+other retryable name is `backend_error`. Source: http-api.md §7.2, configuration.md §6.5; a time to retry after on every
+429 and 503: expectations.md §2, 6."""
 
 UNKNOWN_CODE_STATUS: Final = 500
 """Status of an answer whose code is in no row. Source: http-api.md §7.2, last line."""

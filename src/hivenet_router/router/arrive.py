@@ -121,6 +121,6 @@ def _body_problem(problem: str) -> Refusal:
             return refuse(ErrorCode.REQUEST_INVALID, "the body's chunked framing is malformed")
         case "overloaded":
             text = "this router holds as many request bodies as it may; try again shortly"
-            return refuse(ErrorCode.QUEUE_FULL, text, retry_after_s=1.0)
+            return refuse(ErrorCode.QUEUE_FULL, text)
         case _:
             return refuse(ErrorCode.REQUEST_TIMEOUT, "the body did not arrive within the time allowed", status=408)

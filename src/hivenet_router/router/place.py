@@ -19,7 +19,6 @@ from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.ids import ModelName
 from hivenet_router.core.policy import (
     BUILT_IN_STEP,
-    RETRY_AFTER_NO_CAPACITY_S,
     Hurdle,
     NoCandidate,
     PolicyStep,
@@ -352,11 +351,11 @@ def _named(hurdle: Hurdle) -> str:
 
 def _crowded(model: ModelName) -> RefusalReason:
     text = f"every agent of the model '{model}' is at its capacity and the queue for it is full; try again shortly"
-    return reason(ErrorCode.NO_CAPACITY, text, retry_after_s=RETRY_AFTER_NO_CAPACITY_S)
+    return reason(ErrorCode.NO_CAPACITY, text)
 
 
 _TOO_LATE: Final = reason(ErrorCode.REQUEST_TIMEOUT, "no agent was free within the request's time limit")
 _QUEUE_FULL: Final = reason(
-    ErrorCode.QUEUE_FULL, "this router has as many requests waiting as it takes; try again shortly", retry_after_s=1.0
+    ErrorCode.QUEUE_FULL, "this router has as many requests waiting as it takes; try again shortly"
 )
 _STOPPING: Final = reason(ErrorCode.NO_AGENTS_AVAILABLE, "this router is stopping; try another one", retry_after_s=1.0)

@@ -132,7 +132,9 @@ def _read_held(running: subprocess.Popen[bytes], target: Target) -> int:
     try:
         return msgspec.json.decode(running.stdout.readline(), type=_HoldReport).held
     except msgspec.MsgspecError as error:
-        raise Trouble(f"the load on {target.name} did not say how much it holds: {error}") from error
+        running.kill()
+        complaint = running.communicate()[1].decode(errors="replace").strip()
+        raise Trouble(f"the load on {target.name} did not say how much it holds: {complaint or error}") from error
 
 
 class Request(msgspec.Struct, frozen=True):

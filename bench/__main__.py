@@ -18,7 +18,7 @@ from bench.cases import CASES, chosen
 from bench.figures.run import ALL, FIGURES, chosen_figures, run_figures
 from bench.peers import PEERS
 from bench.programs import PORTS, Trouble
-from bench.rounds import run_rounds
+from bench.rounds import Failed, run_rounds
 from bench.targets import Name, Tools
 
 _HERE = Path(__file__).parent
@@ -59,7 +59,8 @@ class _Given(argparse.Namespace):
 def _cases(given: _Given) -> None:
     cases = chosen(given.cases, everything=given.all)
     tools = _find_tools(given)
-    samples, failed = run_rounds(cases, tools, given.rounds, given.seconds)
+    failed = Failed()
+    samples = run_rounds(cases, tools, given.rounds, given.seconds, failed)
     parts = [
         f"{given.rounds} rounds of {given.seconds:g} s, {_machine()}; medians.",
         report.left_out(tools.peers, failed.reasons),
@@ -73,14 +74,15 @@ def _cases(given: _Given) -> None:
 def _figures(given: _Given) -> None:
     names = chosen_figures(given.figures)
     tools = _find_tools(given)
-    found = run_figures(names, tools, given.rounds, given.seconds)
+    failed = Failed()
+    found = run_figures(names, tools, given.rounds, given.seconds, failed)
     parts = [
         f"{given.rounds} rounds of {given.seconds:g} s, {_machine()}; medians.",
-        report.left_out(tools.peers, {}),
+        report.left_out(tools.peers, failed.reasons),
         *(figure.as_markdown() for figures in found.values() for figure in figures),
     ]
     result = {name: [figure.as_json() for figure in figures] for name, figures in found.items()}
-    _tell(parts, {"figures": result}, given.json or str(_HERE / "figures.json"))
+    _tell(parts, {"figures": result, "left_out": failed.reasons}, given.json or str(_HERE / "figures.json"))
 
 
 def _tell(parts: list[str], result: Mapping[str, object], path: str) -> None:

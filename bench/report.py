@@ -82,7 +82,7 @@ def left_out(given: Mapping[Name, object], reasons: Mapping[Name, str]) -> str:
     if missing:
         names = ", ".join(f"{peer.name} ({peer.variable})" for peer in missing)
         lines.append(f"Not measured, because no environment is given: {names}.")
-    lines += [f"Left out: {name}, because {reason}" for name, reason in reasons.items()]
+    lines += [f"{name} is left out: {reason}" for name, reason in reasons.items()]
     return "\n\n".join(lines)
 
 

@@ -7,7 +7,8 @@ fresh ones. A peer that fails is left out from then on: its samples are those of
 
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -42,10 +43,16 @@ class Failed:
 
     reasons: dict[Name, str] = field(default_factory=dict)
 
-    def leave_out(self, name: Name, trouble: Trouble) -> None:
-        """From now on."""
-        self.reasons[name] = str(trouble)
-        say(f"{name} is left out: {trouble}")
+    @contextmanager
+    def unless_peer(self, tools: Tools, name: Name) -> Iterator[None]:
+        """Where the block fails for a peer, that peer is left out from now on; any other failure passes through."""
+        try:
+            yield
+        except Trouble as trouble:
+            if name not in tools.peers:
+                raise
+            self.reasons[name] = str(trouble)
+            say(f"{name} is left out: {trouble}")
 
 
 def say(words: str) -> None:
@@ -53,13 +60,12 @@ def say(words: str) -> None:
     sys.stderr.write(words + "\n")
 
 
-def run_rounds(cases: list[Case], tools: Tools, rounds: int, seconds: float) -> tuple[Samples, Failed]:
-    """Measure all cases on all targets, `rounds` times, `seconds` each.
+def run_rounds(cases: list[Case], tools: Tools, rounds: int, seconds: float, failed: Failed) -> Samples:
+    """Measure all cases on all targets that have not `failed`, `rounds` times, `seconds` each.
 
     Raises: Trouble when a program fails that is not a peer.
     """
     samples: Samples = {}
-    failed = Failed()
     for number in range(1, rounds + 1):
         for (agents, round_trip_ms), group in groupby(sorted(cases, key=_stage), key=_stage):
             with (
@@ -68,7 +74,7 @@ def run_rounds(cases: list[Case], tools: Tools, rounds: int, seconds: float) -> 
             ):
                 targets = start_all(programs, tools, agents, round_trip_ms, failed)
                 _one_round(group, targets, tools, seconds, samples, failed, f"round {number} of {rounds}")
-    return samples, failed
+    return samples
 
 
 def start_all(
@@ -103,12 +109,10 @@ def _start_peers(programs: Programs, tools: Tools, engine: Engine, failed: Faile
     for peer in PEERS:
         if peer.name not in tools.peers or peer.name in failed.reasons:
             continue
-        try:
+        with failed.unless_peer(tools, peer.name):
             target = start_peer(programs, peer, tools.peers[peer.name], engine)
             _warm_up(tools, target)
             started.append(target)
-        except Trouble as trouble:
-            failed.leave_out(peer.name, trouble)
     return started
 
 
@@ -125,16 +129,11 @@ def _one_round(
         for target in targets:
             if (case.counts == "connection" and target.router is None) or target.name in failed.reasons:
                 continue
-            try:
+            with failed.unless_peer(tools, target.name):
                 sample = measure(case, target, tools, seconds)
-            except Trouble as trouble:
-                if target.name not in tools.peers:
-                    raise
-                failed.leave_out(target.name, trouble)
-                continue
-            samples.setdefault((case.name, target.name), []).append(sample)
-            rate = f"{sample.per_s:,.0f} {case.counts}s" + ("" if case.counts == "connection" else "/s")
-            say(f"{words}: {case.name}, {target.name}: {rate}")
+                samples.setdefault((case.name, target.name), []).append(sample)
+                rate = f"{sample.per_s:,.0f} {case.counts}s" + ("" if case.counts == "connection" else "/s")
+                say(f"{words}: {case.name}, {target.name}: {rate}")
 
 
 def _stage(case: Case) -> tuple[tuple[int, int], int]:

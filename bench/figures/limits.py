@@ -12,7 +12,7 @@ from typing import Final
 from bench.figures.figure import Figure
 from bench.load import run_load
 from bench.programs import Programs
-from bench.rounds import say
+from bench.rounds import Failed, say
 from bench.targets import Limits, Tools, start_engine, start_ours
 
 _BURST_S: Final = 30.0
@@ -101,7 +101,7 @@ def is_exact(rule: Rule, counted: Counted) -> bool:
     return counted == wanted
 
 
-def measure_limits(tools: Tools, rounds: int, seconds: float) -> list[Figure]:
+def measure_limits(tools: Tools, rounds: int, seconds: float, _: Failed) -> list[Figure]:
     """Each rule, `rounds` times, on our router.
 
     Raises: Trouble when a program fails.

@@ -10,7 +10,7 @@ from bench.cases import CASES, Case
 from bench.figures.figure import Figure
 from bench.measure import Sample
 from bench.report import typical
-from bench.rounds import Samples, run_rounds
+from bench.rounds import Failed, Samples, run_rounds
 from bench.tables import errors_text, time_text
 from bench.targets import NAMES, Name, Tools
 
@@ -27,22 +27,22 @@ def _first_token(streams: int) -> Case:
 FIRST_TOKEN: Final = (_first_token(1), _first_token(8))
 
 
-def measure_chunks(tools: Tools, rounds: int, seconds: float) -> list[Figure]:
+def measure_chunks(tools: Tools, rounds: int, seconds: float, failed: Failed) -> list[Figure]:
     """Time between chunks, and CPU per chunk, with hundreds of streams.
 
     Raises: Trouble when a program fails.
     """
     cases = [case for case in CASES if case.name in _STREAMS]
-    samples, _ = run_rounds(cases, tools, rounds, seconds)
+    samples = run_rounds(cases, tools, rounds, seconds, failed)
     return [reduce_late(cases, samples), reduce_cpu(cases, samples)]
 
 
-def measure_first_token(tools: Tools, rounds: int, seconds: float) -> list[Figure]:
+def measure_first_token(tools: Tools, rounds: int, seconds: float, failed: Failed) -> list[Figure]:
     """Time to the first token with long prompts.
 
     Raises: Trouble when a program fails.
     """
-    samples, _ = run_rounds(list(FIRST_TOKEN), tools, rounds, seconds)
+    samples = run_rounds(list(FIRST_TOKEN), tools, rounds, seconds, failed)
     return [reduce_first_token(FIRST_TOKEN, samples)]
 
 

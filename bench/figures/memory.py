@@ -15,7 +15,7 @@ _LOAD: Final = ("--mode", "open", "--clients", str(STREAMS), "--chunks", "100", 
 _SETTLE_S: Final = 3.0
 
 
-def measure_memory(tools: Tools, rounds: int, seconds: float) -> list[Figure]:
+def measure_memory(tools: Tools, rounds: int, seconds: float, failed: Failed) -> list[Figure]:
     """Memory of router and agents with many slow streams, once; the number of rounds and their length change nothing.
 
     The original is left out: its agents carry some 75 streams each. Raises: Trouble when a program fails.
@@ -25,8 +25,10 @@ def measure_memory(tools: Tools, rounds: int, seconds: float) -> list[Figure]:
         tempfile.TemporaryDirectory(prefix="hivenet-bench-") as folder,
         Programs(Path(folder), tools.ports) as programs,
     ):
-        for target in start_all(programs, tools, (1, 0), 0, Failed()):
-            if target.router is not None:
+        for target in start_all(programs, tools, (1, 0), 0, failed):
+            if target.router is None:
+                continue
+            with failed.unless_peer(tools, target.name):
                 held[target.name] = hold(tools, target, _LOAD, _SETTLE_S)
                 say(f"memory: {target.name} holds {held[target.name].held:,} streams")
     return [reduce_memory(held)]

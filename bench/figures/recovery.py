@@ -16,7 +16,7 @@ from typing import Final, Literal
 from bench.figures.figure import Figure
 from bench.load import Request, read_journal, read_report, started_load
 from bench.programs import Program, Programs
-from bench.rounds import say
+from bench.rounds import Failed, say
 from bench.tables import time_text
 from bench.targets import Engine, Limits, Name, Target, Tools, start_engine, start_original, start_ours
 
@@ -86,7 +86,7 @@ def _waited_ns(request: Request) -> int:
     return request.first_ns - request.sent_ns
 
 
-def measure_recovery(tools: Tools, rounds: int, seconds: float) -> list[Figure]:
+def measure_recovery(tools: Tools, rounds: int, seconds: float, _: Failed) -> list[Figure]:
     """Each kill under each load, `rounds` times, on ours and on the original.
 
     Raises: Trouble when a program fails that was not killed.

@@ -8,9 +8,10 @@ from bench.figures.limits import measure_limits
 from bench.figures.loads import measure_chunks, measure_first_token
 from bench.figures.memory import measure_memory
 from bench.figures.recovery import measure_recovery
+from bench.rounds import Failed
 from bench.targets import Tools
 
-_Measure = Callable[[Tools, int, float], list[Figure]]
+_Measure = Callable[[Tools, int, float, Failed], list[Figure]]
 FIGURES: Final[dict[str, _Measure]] = {
     "chunks": measure_chunks,
     "memory": measure_memory,
@@ -35,9 +36,9 @@ def chosen_figures(names: str) -> list[str]:
     return wanted
 
 
-def run_figures(names: list[str], tools: Tools, rounds: int, seconds: float) -> dict[str, list[Figure]]:
-    """What was measured, by name.
+def run_figures(names: list[str], tools: Tools, rounds: int, seconds: float, failed: Failed) -> dict[str, list[Figure]]:
+    """What was measured, by name; peers that fail are entered in `failed` and left out from then on.
 
     Raises: Trouble when a program fails.
     """
-    return {name: FIGURES[name](tools, rounds, seconds) for name in names}
+    return {name: FIGURES[name](tools, rounds, seconds, failed) for name in names}

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from bench.peers import PEERS, start_peer
 from bench.programs import Program, Programs, Trouble
-from bench.targets import Engine
+from bench.rounds import Failed
+from bench.targets import Engine, Name, Tools
 
 _SLEEP = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
 
@@ -63,3 +64,19 @@ def test_ports_come_from_the_given_ones_and_none_comes_twice(tmp_path: Path) -> 
         ports = [programs.free_port() for _ in range(3)]
     assert len(set(ports)) == 3
     assert all(24_990 <= port < 24_999 for port in ports)
+
+
+def test_a_failing_peer_is_left_out_and_any_other_failure_ends_the_run() -> None:
+    nowhere = Path("/nowhere")
+    peers: dict[Name, Path] = {"litellm": nowhere}
+    tools = Tools(nowhere, nowhere, nowhere, nowhere, nowhere, None, peers)
+    failed = Failed()
+    with failed.unless_peer(tools, "litellm"):
+        _fail("it fell over")
+    with pytest.raises(Trouble, match="so did this"), failed.unless_peer(tools, "ours"):
+        _fail("so did this")
+    assert failed.reasons == {"litellm": "it fell over"}
+
+
+def _fail(words: str) -> None:
+    raise Trouble(words)

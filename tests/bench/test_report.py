@@ -75,7 +75,7 @@ def test_one_line_names_the_peers_without_an_environment_and_one_each_that_faile
     assert text.splitlines() == [
         "Not measured, because no environment is given: sglang-router (SGLANG_ROUTER_ENV), litellm (LITELLM_ENV).",
         "",
-        "Left out: vllm-router, because it ended",
+        "vllm-router is left out: it ended",
     ]
 
 

@@ -136,6 +136,8 @@ def _arguments() -> _Given:
     given = parser.parse_args(namespace=_Given())
     if given.rounds < 1 or given.seconds <= 0:
         parser.error("--rounds must be at least 1 and --seconds more than 0")
+    if given.figures and (given.cases or given.all):
+        parser.error("--figures measures figures instead of cases: leave out --cases and --all")
     return given
 
 

@@ -12,20 +12,28 @@ Unit = Literal["request", "chunk", "connection"]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One load: what the load generator is told, and how many agents stand behind our router and the original."""
+    """One load.
+
+    What the load generator is told, how many agents stand behind our router and the original, and the time a byte
+    takes from router to agent and back. With a round trip only direct (over the same distance) and ours are measured.
+    """
 
     name: str
     title: str
     counts: Unit
     load: tuple[str, ...]
     agents: tuple[int, int] = (1, 1)
+    round_trip_ms: int = 0
     optional: bool = False
 
 
-def _unary(name: str, clients: int, prompt_kib: int, *, optional: bool = False) -> Case:
+def _unary(name: str, clients: int, prompt_kib: int, *, round_trip_ms: int = 0, optional: bool = False) -> Case:
     load = ("--mode", "unary", "--clients", str(clients), "--prompt-bytes", str(prompt_kib * 1024))
     noun = "client" if clients == 1 else "clients"
-    return Case(name, f"unary, {clients} {noun}, {prompt_kib} KiB", "request", load, optional=optional)
+    size = f"{prompt_kib} KiB" if prompt_kib < 1024 else f"{prompt_kib // 1024} MiB"
+    far = f", {round_trip_ms} ms to the agent and back" if round_trip_ms else ""
+    title = f"unary, {clients} {noun}, {size}{far}"
+    return Case(name, title, "request", load, round_trip_ms=round_trip_ms, optional=optional)
 
 
 def _streams(streams: int, agents: tuple[int, int], *, optional: bool = False) -> Case:
@@ -49,9 +57,11 @@ CASES: Final = (
         optional=True,
     ),
     # An agent of the original carries 75 requests on a machine of 24 GiB, whatever its capacity, and refuses the rest.
-    _streams(50, (3, 3), optional=True),
-    _streams(200, (3, 3)),
+    _streams(50, (3, 8), optional=True),
+    _streams(200, (3, 8)),
     _streams(500, (3, 8), optional=True),
+    _unary("rtt50-unary-64", 64, 4, round_trip_ms=50, optional=True),
+    _unary("rtt50-1m", 4, 1024, round_trip_ms=50, optional=True),
 )
 
 

@@ -63,6 +63,11 @@ class Program:
         return f"its last words:\n{tail}"
 
 
+def rss_mib(programs: Sequence[Program]) -> float:
+    """MiB of memory that these hold together."""
+    return sum(program.rss_kib() for program in programs) / 1024
+
+
 def machine_cpu_s() -> float:
     """Seconds of CPU time that all programs of this machine have used."""
     user, nice, system, _idle, _io_wait, irq, soft_irq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
@@ -72,8 +77,9 @@ def machine_cpu_s() -> float:
 class Programs:
     """All that one part of the run has started."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ports: range = PORTS) -> None:
         self.folder = folder
+        self._all_ports = ports
         self._started: list[Program] = []
         self._ports: set[int] = set()
 
@@ -115,17 +121,17 @@ class Programs:
         self._started.append(program)
         return program
 
-    def wait(self, what: str, done: Callable[[], bool], program: Program) -> None:
+    def wait(self, what: str, done: Callable[[], bool], program: Program, within_s: float = START_WITHIN_S) -> None:
         """Return when `done()`.
 
         Raises: Trouble when that takes too long or a program ends meanwhile.
         """
-        deadline_s = time.monotonic() + START_WITHIN_S
+        deadline_s = time.monotonic() + within_s
         while not done():
             for started in self._started:
                 started.check()
             if time.monotonic() > deadline_s:
-                raise Trouble(f"not within {START_WITHIN_S:.0f} s: {what}; the {program.name}: {program.last_words()}")
+                raise Trouble(f"not within {within_s:.0f} s: {what}; the {program.name}: {program.last_words()}")
             time.sleep(0.05)
 
     def free_port(self) -> int:
@@ -133,7 +139,7 @@ class Programs:
 
         Raises: Trouble when none is found.
         """
-        for port in random.sample(PORTS, 200):
+        for port in random.sample(self._all_ports, min(200, len(self._all_ports))):
             if port in self._ports:
                 continue
             with socket.socket() as probe:
@@ -143,18 +149,33 @@ class Programs:
                     continue
             self._ports.add(port)
             return port
-        raise Trouble(f"no free port of 127.0.0.1 found from {PORTS.start} to {PORTS.stop}")
+        raise Trouble(f"no free port of 127.0.0.1 found in {self._all_ports}")
 
     def stop(self) -> None:
         """End all, the last one first: ask, wait, and make those that stay."""
-        for program in reversed(self._started):
-            if program.process.poll() is None:
-                program.process.send_signal(signal.SIGTERM)
-        deadline_s = time.monotonic() + STOP_WITHIN_S
-        for program in reversed(self._started):
-            try:
-                program.process.wait(max(0.0, deadline_s - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                program.process.kill()
-                program.process.wait()
+        _end(self._started)
         self._started.clear()
+
+    def drop(self, program: Program) -> None:
+        """End one, and watch it no longer."""
+        _end([program])
+        self._started.remove(program)
+
+    def kill(self, program: Program) -> None:
+        """End one as a crash would, and watch it no longer."""
+        program.process.kill()
+        program.process.wait()
+        self._started.remove(program)
+
+
+def _end(programs: Sequence[Program]) -> None:
+    for program in reversed(programs):
+        if program.process.poll() is None:
+            program.process.send_signal(signal.SIGTERM)
+    deadline_s = time.monotonic() + STOP_WITHIN_S
+    for program in reversed(programs):
+        try:
+            program.process.wait(max(0.0, deadline_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            program.process.kill()
+            program.process.wait()

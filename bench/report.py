@@ -1,29 +1,32 @@
-"""What did the rounds show? Medians, as a Markdown table for people and as JSON for programs.
+"""What did the rounds show? Medians, as Markdown tables for people and as JSON for programs.
 
-A ratio is the median of the rounds' ratios, each to `direct` of the same round; errors are added up.
+A ratio is the median of the rounds' ratios, each to `direct` of the same round; errors are added up, and a longest time
+is the longest of all rounds.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from statistics import median
 
 from bench.cases import Case
 from bench.measure import Sample
+from bench.peers import PEERS
 from bench.rounds import Samples
-from bench.targets import Name
+from bench.tables import errors_text, table, time_text
+from bench.targets import NAMES, Name
 
-_ALL: tuple[Name, ...] = ("direct", "ours", "original")
-_ROUTERS: tuple[Name, ...] = ("ours", "original")
+_LONGEST = ("max_us", "late_max_us")
+_ROUTERS = NAMES[1:]
 
 
 def typical(samples: Sequence[Sample]) -> Sample:
-    """The median of each figure, and the sum of the errors."""
-    figures = {
-        field.name: median(getattr(sample, field.name) for sample in samples)
-        for field in fields(Sample)
-        if field.name != "errors"
-    }
+    """The median of each figure, the longest of longest times, and the sum of the errors."""
+    figures: dict[str, float] = {}
+    for field in fields(Sample):
+        if field.name != "errors":
+            values = [getattr(sample, field.name) for sample in samples]
+            figures[field.name] = max(values) if field.name in _LONGEST else median(values)
     errors: Counter[str] = Counter()
     for sample in samples:
         errors.update(sample.errors or {})
@@ -31,11 +34,20 @@ def typical(samples: Sequence[Sample]) -> Sample:
 
 
 def ratio(case: Case, name: Name, to: Name, samples: Samples) -> float | None:
-    """Rate of one target ÷ that of another, or None where one of them was not measured."""
+    """Rate of one target ÷ that of another, or None where one of them was not measured.
+
+    A peer that was left out has fewer rounds than the others: the first ones.
+    """
     ours, theirs = samples.get((case.name, name)), samples.get((case.name, to))
     if not ours or not theirs or any(not sample.per_s for sample in theirs):
         return None
-    return median(one.per_s / other.per_s for one, other in zip(ours, theirs, strict=True))
+    return median(one.per_s / other.per_s for one, other in zip(ours, theirs, strict=False))
+
+
+def added_p50_us(case: Case, name: Name, samples: Samples) -> float | None:
+    """By how much a target's median time is above that of direct, or None where one was not measured."""
+    ours, direct = samples.get((case.name, name)), samples.get((case.name, "direct"))
+    return typical(ours).p50_us - typical(direct).p50_us if ours and direct else None
 
 
 def as_json(cases: Sequence[Case], samples: Samples) -> dict[str, object]:
@@ -43,7 +55,7 @@ def as_json(cases: Sequence[Case], samples: Samples) -> dict[str, object]:
     result: dict[str, object] = {}
     for case in cases:
         by_target: dict[str, object] = {}
-        for name in _ALL:
+        for name in NAMES:
             if found := samples.get((case.name, name)):
                 by_target[name] = {
                     "typical": asdict(typical(found)),
@@ -55,75 +67,79 @@ def as_json(cases: Sequence[Case], samples: Samples) -> dict[str, object]:
 
 
 def as_markdown(cases: Sequence[Case], samples: Samples) -> str:
-    """The tables of all that was measured."""
+    """The tables of all that was measured: one for each load, and one for memory."""
     loads = [case for case in cases if case.counts != "connection"]
-    idle = [case for case in cases if case.counts == "connection"]
-    parts = [_others(loads, samples), _load_table(loads, samples)] if loads else []
-    if streams := [case for case in loads if case.counts == "chunk"]:
-        parts.append(_first_chunk_table(streams, samples))
-    parts.append(_memory_table(loads, idle, samples))
+    parts = [_others(loads, samples)] if loads else []
+    parts += [f"**{case.title}**\n\n{_load_table(case, samples)}" for case in loads]
+    parts.append(_memory_table(cases, samples))
     return "\n\n".join(parts)
 
 
+def left_out(given: Mapping[Name, object], reasons: Mapping[Name, str]) -> str:
+    """A line for each peer that was not measured; empty when all were."""
+    missing = [peer for peer in PEERS if peer.name not in given]
+    lines = []
+    if missing:
+        names = ", ".join(f"{peer.name} ({peer.variable})" for peer in missing)
+        lines.append(f"Not measured, because no environment is given: {names}.")
+    lines += [f"{name} is left out: {reason}" for name, reason in reasons.items()]
+    return "\n\n".join(lines)
+
+
 def _others(cases: Sequence[Case], samples: Samples) -> str:
-    busy = [sample.others_cpus for case in cases for name in _ALL for sample in samples.get((case.name, name), [])]
+    busy = [sample.others_cpus for case in cases for name in NAMES for sample in samples.get((case.name, name), [])]
     return (
         f"Other work kept {median(busy):.1f} CPUs busy while measuring (median; {max(busy):.1f} at most): the less, "
         "the more these figures mean."
     )
 
 
-def _load_table(cases: Sequence[Case], samples: Samples) -> str:
-    head = "case", "direct", "ours (÷ direct)", "original (÷ direct)", "p50 / p99", "CPU µs router + agent", "errors"
+def _load_table(case: Case, samples: Samples) -> str:
+    chunks = case.counts == "chunk"
+    head = ["", f"{case.counts}s/s", "÷ direct", "p50", "p99", "added p50"]
+    if chunks:
+        head.append("first chunk p50 / p99")
+    head += [f"CPU µs a {case.counts}, router + agents", "errors"]
     rows = []
+    for name in NAMES:
+        if not (found := samples.get((case.name, name))):
+            continue
+        sample, added = typical(found), added_p50_us(case, name, samples)
+        of_direct = ratio(case, name, "direct", samples)
+        row = [name, f"{sample.per_s:,.0f}", "-" if of_direct is None else f"{of_direct:.2f}"]
+        row += [time_text(sample.p50_us), time_text(sample.p99_us)]
+        row.append("-" if name == "direct" or added is None else time_text(added))
+        if chunks:
+            row.append(f"{time_text(sample.ttft_p50_us)} / {time_text(sample.ttft_p99_us)}")
+        row += ["-" if name == "direct" else _both(sample.cpu_router_us, sample.cpu_agents_us, 1)]
+        rows.append([*row, errors_text(sample.errors)])
+    return table(head, rows)
+
+
+def _memory_table(cases: Sequence[Case], samples: Samples) -> str:
+    names = [name for name in _ROUTERS if any((case.name, name) in samples for case in cases)]
+    rows = [["fresh", *(_fresh(cases, name, samples) for name in names)]]
     for case in cases:
-        cells = [case.title]
-        cells += [_rate(case, name, samples) for name in _ALL]
-        cells.append(_each(case, _ALL, samples, lambda s: f"{_time(s.p50_us)} / {_time(s.p99_us)}"))
-        cells.append(_each(case, _ROUTERS, samples, lambda s: f"{s.cpu_router_us:.1f} + {s.cpu_agents_us:.1f}"))
-        cells.append(_each(case, _ALL, samples, _errors))
-        rows.append(cells)
-    return _table(head, rows)
+        words = "with" if case.counts == "connection" else "after"
+        text = _held if case.counts == "connection" else _after
+        rows.append([f"{words} {case.title}", *(_one(case, name, samples, text) for name in names)])
+    return table(("memory in MiB, router + agents", *names), rows)
 
 
-def _first_chunk_table(cases: Sequence[Case], samples: Samples) -> str:
-    rows = []
-    for case in cases:
-        times = [
-            _one(case, name, samples, lambda s: f"{_time(s.ttft_p50_us)} / {_time(s.ttft_p99_us)}") for name in _ALL
-        ]
-        rows.append([case.title, *times])
-    return _table(("time to first chunk, p50 / p99", *_ALL), rows)
+def _fresh(cases: Sequence[Case], name: Name, samples: Samples) -> str:
+    """Of the case with the fewest agents."""
+    found = [case for case in cases if (case.name, name) in samples]
+    fewest = min(found, key=lambda case: case.agents)
+    sample = typical(samples[fewest.name, name])
+    return _both(sample.fresh_router_mib, sample.fresh_agents_mib)
 
 
-def _memory_table(loads: Sequence[Case], idle: Sequence[Case], samples: Samples) -> str:
-    rows = []
-    for case in loads:
-        cells = [
-            _one(case, name, samples, lambda s: f"{s.rss_router_mib:.0f} + {s.rss_agents_mib:.0f}") for name in _ROUTERS
-        ]
-        rows.append([f"after {case.title}", *cells])
-    for case in idle:
-        cells = [
-            _one(
-                case,
-                name,
-                samples,
-                lambda s: f"{s.rss_router_mib:.0f} + {s.rss_agents_mib:.0f}, {s.held_kib:.1f} KiB each",
-            )
-            for name in _ROUTERS
-        ]
-        rows.append([f"with {case.title}", *cells])
-    return _table(("memory in MiB, router + agents", *_ROUTERS), rows)
+def _after(sample: Sample) -> str:
+    return _both(sample.rss_router_mib, sample.rss_agents_mib)
 
 
-def _rate(case: Case, name: Name, samples: Samples) -> str:
-    found = samples.get((case.name, name))
-    if not found:
-        return "-"
-    rate = f"{typical(found).per_s:,.0f}/s"
-    of_direct = ratio(case, name, "direct", samples)
-    return rate if name == "direct" or of_direct is None else f"{rate} ({of_direct:.2f})"
+def _held(sample: Sample) -> str:
+    return f"{_after(sample)}, {sample.held_kib:.1f} KiB each"
 
 
 def _one(case: Case, name: Name, samples: Samples, text: Callable[[Sample], str]) -> str:
@@ -131,18 +147,6 @@ def _one(case: Case, name: Name, samples: Samples, text: Callable[[Sample], str]
     return text(typical(found)) if found else "-"
 
 
-def _each(case: Case, names: Sequence[Name], samples: Samples, text: Callable[[Sample], str]) -> str:
-    return "; ".join(_one(case, name, samples, text) for name in names if samples.get((case.name, name)))
-
-
-def _errors(sample: Sample) -> str:
-    return ", ".join(f"{count:,} {kind}" for kind, count in (sample.errors or {}).items()) or "0"
-
-
-def _time(time_us: float) -> str:
-    return f"{time_us:.0f} µs" if time_us < 1000 else f"{time_us / 1000:.1f} ms"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def _both(router: float, agents: float, places: int = 0) -> str:
+    """A peer has no agents."""
+    return f"{router:,.{places}f} + {agents:,.{places}f}" if agents else f"{router:,.{places}f}"

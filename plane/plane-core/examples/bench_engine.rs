@@ -2,16 +2,19 @@
 //!
 //! It answers `POST /v1/chat/completions`, whole or streamed, `GET /v1/models` and `GET /health`, on connections that
 //! are kept. Each streamed chunk carries its own write time, so that whoever reads it knows how long the way took. What
-//! to answer is set per request, in headers or in the query, where routers leave those alone:
+//! to answer is set per request, in the text of the chat, which every router leaves alone, as
+//! `bench: chunks=50 interval_us=20000;`:
 //!
-//! | header | query | default | what |
-//! |---|---|---|---|
-//! | `X-Bench-Chunks` | `chunks` | 50 | chunks of a streamed answer |
-//! | `X-Bench-Interval-Us` | `interval_us` | 20000 | time between two chunks; 0 writes as fast as the reader reads |
-//! | `X-Bench-Chunk-Bytes` | `chunk_bytes` | 200 | size of one event, at least its JSON |
-//! | `X-Bench-Body-Bytes` | `body_bytes` | 1024 | size of a whole answer, at least its JSON |
+//! | name | default | what |
+//! |---|---|---|
+//! | `chunks` | 50 | chunks of a streamed answer |
+//! | `interval_us` | 20000 | time between two chunks; 0 writes as fast as the reader reads |
+//! | `chunk_bytes` | 200 | size of one event, at least its JSON |
+//! | `delay_us` | 0 | time before the answer begins |
+//! | `body_bytes` | 1024 | size of a whole answer, at least its JSON |
 //!
-//! Each chunk is a write of its own; with interval 0, sixteen chunks are.
+//! Each chunk is a write of its own; with interval 0, sixteen chunks are. `GET /bench/counts` says how many chats it has,
+//! how many it had at most at one time, and how many since the last such question.
 //! Options: `--listen HOST:PORT`, `--model NAME`. One thread.
 
 #[path = "bench_shared/answers.rs"]
@@ -22,15 +25,18 @@ mod args;
 mod chunked;
 #[path = "bench_shared/clock.rs"]
 mod clock;
+#[path = "bench_shared/counts.rs"]
+mod counts;
 
 use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use answers::{EVENT_END, StampedEvent, Wanted, stream_head, unary_answer, whole};
+use answers::{EVENT_END, StampedEvent, WANTED_MARK, Wanted, stream_head, unary_answer, whole};
 use args::Args;
 use bytes::{Buf, BytesMut};
 use chunked::Chunked;
+use counts::Chat;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -84,7 +90,6 @@ async fn serve(listen: &str, model: &str) -> Result<(), String> {
 /// What a request's head said.
 struct Asked {
     path: Path,
-    wanted: Wanted,
     head_bytes: usize,
     body: Body,
     keep: bool,
@@ -95,6 +100,7 @@ enum Path {
     Chat,
     Models,
     Health,
+    Counts,
     Unknown,
 }
 
@@ -110,6 +116,7 @@ struct Connection {
     body: Vec<u8>,
     out: Vec<u8>,
     streamed: memchr::memmem::Finder<'static>,
+    asks: memchr::memmem::Finder<'static>,
     /// The last whole answer, with the size and the keeping it was made for.
     unary: ((usize, bool), Vec<u8>),
 }
@@ -118,6 +125,7 @@ impl Connection {
     fn new(stream: TcpStream, model: String) -> Self {
         let unary = ((usize::MAX, true), Vec::new());
         let streamed = memchr::memmem::Finder::new(br#""stream""#);
+        let asks = memchr::memmem::Finder::new(WANTED_MARK);
         let (input, body, out) = (BytesMut::new(), Vec::new(), Vec::new());
         Self {
             stream,
@@ -126,6 +134,7 @@ impl Connection {
             body,
             out,
             streamed,
+            asks,
             unary,
         }
     }
@@ -196,14 +205,7 @@ impl Connection {
 
     async fn answer(&mut self, asked: &Asked) -> io::Result<()> {
         match asked.path {
-            Path::Chat if self.wants_stream() => self.stream_answer(asked).await,
-            Path::Chat => {
-                let wanted = (asked.wanted.body_bytes, asked.keep);
-                if self.unary.0 != wanted {
-                    self.unary = (wanted, unary_answer(&self.model, wanted.0, wanted.1));
-                }
-                self.stream.write_all(&self.unary.1).await
-            }
+            Path::Chat => self.chat(asked).await,
             Path::Models => {
                 let list = format!(
                     r#"{{"object":"list","data":[{{"id":"{}","object":"model","created":0,"owned_by":"bench"}}]}}"#,
@@ -212,8 +214,29 @@ impl Connection {
                 self.write_whole("200 OK", list.as_bytes(), asked).await
             }
             Path::Health => self.write_whole("200 OK", b"{}", asked).await,
+            Path::Counts => {
+                let counts = counts::take();
+                self.write_whole("200 OK", counts.as_bytes(), asked).await
+            }
             Path::Unknown => self.write_whole("404 Not Found", b"{}", asked).await,
         }
+    }
+
+    async fn chat(&mut self, asked: &Asked) -> io::Result<()> {
+        // Ends in the poll that writes the last byte, so that no later chat can be counted beside this one.
+        let _counted = Chat::begin();
+        let wanted = Wanted::of(&self.body, &self.asks);
+        if wanted.delay_us > 0 {
+            tokio::time::sleep(Duration::from_micros(wanted.delay_us)).await;
+        }
+        if self.wants_stream() {
+            return self.stream_answer(wanted, asked.keep).await;
+        }
+        let wanted = (wanted.body_bytes, asked.keep);
+        if self.unary.0 != wanted {
+            self.unary = (wanted, unary_answer(&self.model, wanted.0, wanted.1));
+        }
+        self.stream.write_all(&self.unary.1).await
     }
 
     async fn write_whole(&mut self, status: &str, body: &[u8], asked: &Asked) -> io::Result<()> {
@@ -232,11 +255,10 @@ impl Connection {
         })
     }
 
-    async fn stream_answer(&mut self, asked: &Asked) -> io::Result<()> {
-        let wanted = asked.wanted;
+    async fn stream_answer(&mut self, wanted: Wanted, keep: bool) -> io::Result<()> {
         let event = StampedEvent::new(&self.model, wanted.chunk_bytes);
         self.out.clear();
-        self.out.extend_from_slice(&stream_head(asked.keep));
+        self.out.extend_from_slice(&stream_head(keep));
         if wanted.interval_us == 0 {
             self.write_at_once(&event, wanted.chunks).await?;
         } else {
@@ -286,17 +308,15 @@ fn parse_head(input: &[u8]) -> io::Result<Option<Asked>> {
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(_) => return Err(io::ErrorKind::InvalidData.into()),
     };
-    let (path, query) = split_target(request.path.unwrap_or_default());
     let mut asked = Asked {
-        path: known_path(request.method.unwrap_or_default(), path),
-        wanted: Wanted::default(),
+        path: known_path(
+            request.method.unwrap_or_default(),
+            request.path.unwrap_or_default(),
+        ),
         head_bytes,
         body: Body::Sized(0),
         keep: true,
     };
-    for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-        asked.wanted.set(name, value);
-    }
     for header in request.headers.iter() {
         read_header(&mut asked, header)?;
     }
@@ -315,18 +335,8 @@ fn read_header(asked: &mut Asked, header: &httparse::Header<'_>) -> io::Result<(
         asked.body = Body::Chunked;
     } else if header.name.eq_ignore_ascii_case("connection") {
         asked.keep = !value.eq_ignore_ascii_case("close");
-    } else if let Some((start, name)) = header.name.split_at_checked("x-bench-".len())
-        && start.eq_ignore_ascii_case("x-bench-")
-    {
-        asked
-            .wanted
-            .set(&name.to_ascii_lowercase().replace('-', "_"), value);
     }
     Ok(())
-}
-
-fn split_target(target: &str) -> (&str, &str) {
-    target.split_once('?').unwrap_or((target, ""))
 }
 
 fn known_path(method: &str, path: &str) -> Path {
@@ -334,6 +344,7 @@ fn known_path(method: &str, path: &str) -> Path {
         ("POST", "/v1/chat/completions") => Path::Chat,
         ("GET", "/v1/models") => Path::Models,
         ("GET", "/health") => Path::Health,
+        ("GET", "/bench/counts") => Path::Counts,
         _ => Path::Unknown,
     }
 }

@@ -5,11 +5,16 @@
 //! - `unary`: `--clients` clients, each sending its next request when the last answer has come.
 //! - `streams`: `--clients` streams at a time, each of `--chunks` chunks `--interval-us` apart. 0 is saturation: as fast
 //!   as the reader reads. They begin one after the other over the length of a stream; the window comes after that.
-//! - `idle`: opens `--clients` connections, asks each for `/health`, prints a line, and holds them for `--seconds`.
+//! - `idle`: opens `--clients` connections, sends a chat on each, prints a line when all are answered, and holds them
+//!   for `--seconds`.
+//! - `open`: opens `--clients` streams one after the other, prints a line when all have their first chunk or cannot get
+//!   it, and reads on for `--seconds`.
 //!
 //! Further options: `--target HOST:PORT`, `--seconds`, `--prompt-bytes` (of the whole request body), `--body-bytes` (of
-//! a whole answer), `--chunk-bytes`, `--model`. A client whose request failed pauses a little, so that failing fast does
-//! not look like speed.
+//! a whole answer), `--chunk-bytes`, `--delay-us` (before an answer begins), `--model`, `--requests` (of each client; 0
+//! for any number), `--journal FILE` (a line for each request: when it was sent, when its first chunk came and when it
+//! ended, in nanoseconds since 1970, and its status, 0 for an answer that did not come whole). A client whose request failed pauses a little, so
+//! that failing fast does not look like speed.
 
 #[path = "bench_shared/args.rs"]
 mod args;
@@ -23,6 +28,8 @@ mod clock;
 mod events;
 #[path = "bench_shared/histogram.rs"]
 mod histogram;
+#[path = "bench_shared/open.rs"]
+mod open;
 #[path = "bench_shared/tally.rs"]
 mod tally;
 
@@ -33,8 +40,9 @@ use std::time::{Duration, Instant};
 
 use args::Args;
 use client::{Answer, Connection, Failure, Unread};
+use clock::now_ns;
 use events::Events;
-use tally::Tally;
+use tally::{Entry, Tally};
 use tokio::task::LocalSet;
 
 /// How long a client rests after a request that failed.
@@ -61,9 +69,10 @@ fn start() -> Result<(), String> {
     LocalSet::new().block_on(&runtime, async {
         match plan.mode.as_str() {
             "unary" | "streams" => load(Rc::new(plan)).await,
-            "idle" => hold(&plan).await,
+            "idle" => open::connections(&plan).await,
+            "open" => open::streams(Rc::new(plan)).await,
             other => Err(format!(
-                "--mode cannot be {other:?}; it is unary, streams or idle"
+                "--mode cannot be {other:?}; it is unary, streams, idle or open"
             )),
         }
     })
@@ -76,6 +85,8 @@ struct Plan {
     window: Duration,
     chunks: usize,
     interval: Duration,
+    requests: usize,
+    journal: String,
     request: Vec<u8>,
 }
 
@@ -91,13 +102,23 @@ impl Plan {
         let prompt_bytes: usize = args.take("prompt-bytes", 4096)?;
         let body_bytes: usize = args.take("body-bytes", 1024)?;
         let chunk_bytes: usize = args.take("chunk-bytes", 200)?;
+        let delay_us: u64 = args.take("delay-us", 0)?;
+        let requests = args.take("requests", 0)?;
+        let journal = args.take("journal", String::new())?;
         let model: String = args.take("model", "bench-model".to_owned())?;
         args.finish()?;
-        let body = chat(&model, mode == "streams", prompt_bytes);
+        let wanted = format!(
+            "chunks={chunks} interval_us={interval_us} chunk_bytes={chunk_bytes} body_bytes={body_bytes} \
+             delay_us={delay_us}"
+        );
+        let body = chat(
+            &model,
+            mode == "streams" || mode == "open",
+            prompt_bytes,
+            &wanted,
+        );
         let head = format!(
             "POST /v1/chat/completions HTTP/1.1\r\nHost: {target}\r\nContent-Type: application/json\r\n\
-             X-Bench-Chunks: {chunks}\r\nX-Bench-Interval-Us: {interval_us}\r\n\
-             X-Bench-Chunk-Bytes: {chunk_bytes}\r\nX-Bench-Body-Bytes: {body_bytes}\r\n\
              Content-Length: {}\r\n\r\n",
             body.len()
         );
@@ -110,6 +131,8 @@ impl Plan {
             window,
             chunks,
             interval,
+            requests,
+            journal,
             request,
         })
     }
@@ -133,9 +156,9 @@ impl Plan {
 }
 
 /// A chat request `size_bytes` long, or as long as its JSON where that is more.
-fn chat(model: &str, stream: bool, size_bytes: usize) -> Vec<u8> {
+fn chat(model: &str, stream: bool, size_bytes: usize, wanted: &str) -> Vec<u8> {
     let start = format!(
-        "{{\"model\":\"{model}\",\"stream\":{stream},\"max_tokens\":64,\"messages\":[{{\"role\":\"user\",\"content\":\""
+        "{{\"model\":\"{model}\",\"stream\":{stream},\"max_tokens\":64,\"messages\":[{{\"role\":\"user\",\"content\":\"bench: {wanted}; "
     );
     let end = "\"}]}";
     let fill = "every word of this prompt is here to fill it ";
@@ -154,6 +177,7 @@ async fn load(plan: Rc<Plan>) -> Result<(), String> {
     let from = Instant::now() + plan.ramp();
     let until = from + plan.window;
     let tally = Rc::new(RefCell::new(Tally::new(from, until)));
+    tally.borrow_mut().journal = (!plan.journal.is_empty()).then(Vec::new);
     let clients: Vec<_> = (0..plan.clients)
         .map(|index| {
             let client = Client {
@@ -171,9 +195,23 @@ async fn load(plan: Rc<Plan>) -> Result<(), String> {
         }
     }
     let tally = tally.borrow();
+    if let Some(journal) = &tally.journal {
+        write_journal(&plan.journal, journal)?;
+    }
     let line = serde_json::to_string(&tally.report(plan.window));
     println!("{}", line.map_err(|error| format!("no report: {error}"))?);
     Ok(())
+}
+
+fn write_journal(path: &str, journal: &[Entry]) -> Result<(), String> {
+    let mut text = String::new();
+    for entry in journal {
+        text.push_str(&format!(
+            "{} {} {} {}\n",
+            entry.sent_ns, entry.first_ns, entry.ended_ns, entry.status
+        ));
+    }
+    std::fs::write(path, text).map_err(|error| format!("cannot write {path}: {error}"))
 }
 
 struct Client {
@@ -188,7 +226,9 @@ impl Client {
         tokio::time::sleep(self.plan.ramp().mul_f64(part)).await;
         let streams = self.plan.streams();
         let until = self.tally.borrow().until;
-        while Instant::now() < until {
+        let mut sent = 0;
+        while Instant::now() < until && (self.plan.requests == 0 || sent < self.plan.requests) {
+            sent += 1;
             let well = if streams {
                 self.stream().await
             } else {
@@ -201,8 +241,9 @@ impl Client {
     }
 
     async fn unary(&mut self) -> bool {
-        let sent_at = Instant::now();
+        let (sent_at, sent_ns) = (Instant::now(), now_ns());
         let outcome = self.exchange(&mut Unread).await;
+        self.note(sent_ns, None, &outcome, true);
         self.count(sent_at, outcome)
     }
 
@@ -210,12 +251,14 @@ impl Client {
         let tally = Rc::clone(&self.tally);
         let mark = Events::mark();
         let mut events = Events::new(&tally, &mark);
-        let sent_at = Instant::now();
+        let (sent_at, sent_ns) = (Instant::now(), now_ns());
         let outcome = self.exchange(&mut events).await;
         let good = outcome.as_ref().is_ok_and(|answer| is_good(answer.status));
-        if good && (events.chunks != self.plan.chunks || !events.ended) {
+        let whole = events.chunks == self.plan.chunks && events.ended;
+        if good && !whole {
             tally.borrow_mut().errors.short += 1;
         }
+        self.note(sent_ns, events.first_ns, &outcome, whole || !good);
         self.count(sent_at, outcome)
     }
 
@@ -231,6 +274,20 @@ impl Client {
         Ok(answer)
     }
 
+    fn note(
+        &self,
+        sent_ns: u64,
+        first_ns: Option<u64>,
+        outcome: &Result<Answer, Failure>,
+        whole: bool,
+    ) {
+        let status = match outcome {
+            Ok(answer) if whole => answer.status,
+            _ => 0,
+        };
+        self.tally.borrow_mut().note(sent_ns, first_ns, status);
+    }
+
     /// Enters one outcome; true when it was good.
     fn count(&self, sent_at: Instant, outcome: Result<Answer, Failure>) -> bool {
         let mut tally = self.tally.borrow_mut();
@@ -239,7 +296,7 @@ impl Client {
                 tally.answered(sent_at, Instant::now(), &answer);
                 return true;
             }
-            Ok(_) => tally.refused(),
+            Ok(answer) => tally.refused(answer.status),
             Err(failure) => tally.failed(failure),
         }
         false
@@ -248,22 +305,4 @@ impl Client {
 
 fn is_good(status: u16) -> bool {
     (200..300).contains(&status)
-}
-
-/// Opens all connections and holds them.
-async fn hold(plan: &Plan) -> Result<(), String> {
-    let request = format!("GET /health HTTP/1.1\r\nHost: {}\r\n\r\n", plan.target);
-    let mut held = Vec::with_capacity(plan.clients);
-    for _ in 0..plan.clients {
-        let Ok(mut connection) = Connection::open(&plan.target).await else {
-            continue;
-        };
-        let answer = connection.exchange(request.as_bytes(), &mut Unread).await;
-        if answer.is_ok_and(|answer| answer.keep && is_good(answer.status)) {
-            held.push(connection);
-        }
-    }
-    println!("{{\"held\":{}}}", held.len());
-    tokio::time::sleep(plan.window).await;
-    Ok(())
 }

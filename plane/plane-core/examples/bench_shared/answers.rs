@@ -1,6 +1,13 @@
 //! What does the engine without inference answer? All bytes are laid out once; only a chunk's write time is filled in.
 
+use memchr::memmem::Finder;
+
 use crate::clock::{STAMP_DIGITS, STAMP_MARK, now_ns};
+
+/// Begins the words that say what is wanted; a semicolon ends them.
+pub const WANTED_MARK: &[u8] = b"bench: ";
+/// Most bytes of those words.
+const WANTED_BYTES_MAX: usize = 256;
 
 /// What one request asked for.
 #[derive(Clone, Copy)]
@@ -9,6 +16,7 @@ pub struct Wanted {
     pub interval_us: u64,
     pub chunk_bytes: usize,
     pub body_bytes: usize,
+    pub delay_us: u64,
 }
 
 impl Default for Wanted {
@@ -18,13 +26,31 @@ impl Default for Wanted {
             interval_us: 20_000,
             chunk_bytes: 200,
             body_bytes: 1024,
+            delay_us: 0,
         }
     }
 }
 
 impl Wanted {
+    /// What a chat's body asks for; the rest stays as it is by default.
+    pub fn of(body: &[u8], mark: &Finder<'_>) -> Self {
+        let mut wanted = Self::default();
+        let Some(at) = mark.find(body) else {
+            return wanted;
+        };
+        let words = &body[at + WANTED_MARK.len()..];
+        let words = &words[..words.len().min(WANTED_BYTES_MAX)];
+        let words = words.split(|byte| *byte == b';').next().unwrap_or_default();
+        for pair in std::str::from_utf8(words).unwrap_or_default().split(' ') {
+            if let Some((name, value)) = pair.split_once('=') {
+                wanted.set(name, value);
+            }
+        }
+        wanted
+    }
+
     /// Takes over one value; what it does not know or cannot read, it leaves.
-    pub fn set(&mut self, name: &str, value: &str) {
+    fn set(&mut self, name: &str, value: &str) {
         let Ok(number) = value.parse::<u32>() else {
             return;
         };
@@ -32,6 +58,7 @@ impl Wanted {
             "chunks" => self.chunks = number as usize,
             "interval_us" => self.interval_us = u64::from(number),
             "chunk_bytes" => self.chunk_bytes = (number as usize).min(1 << 20),
+            "delay_us" => self.delay_us = u64::from(number),
             "body_bytes" => self.body_bytes = (number as usize).min(1 << 26),
             _ => {}
         }

@@ -16,6 +16,8 @@ pub struct Events<'a> {
     mark: &'a Finder<'static>,
     sent_at: Instant,
     text: Vec<u8>,
+    delay_ns: Option<u64>,
+    pub first_ns: Option<u64>,
     pub chunks: usize,
     pub ended: bool,
 }
@@ -27,6 +29,8 @@ impl<'a> Events<'a> {
             mark,
             sent_at: Instant::now(),
             text: Vec::new(),
+            delay_ns: None,
+            first_ns: None,
             chunks: 0,
             ended: false,
         }
@@ -56,8 +60,10 @@ impl Sink for Events<'_> {
                 if self.chunks == 0 && in_window {
                     tally.first_byte.record(nanos(now - self.sent_at));
                 }
+                self.first_ns.get_or_insert(read_ns);
                 self.chunks += 1;
-                tally.chunk(read_ns.saturating_sub(written_ns), in_window);
+                let delay_ns = read_ns.saturating_sub(written_ns);
+                tally.chunk(delay_ns, self.delay_ns.replace(delay_ns), in_window);
             } else if line.starts_with(b"data: [DONE]") {
                 self.ended = true;
             }

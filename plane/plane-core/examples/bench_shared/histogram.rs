@@ -10,6 +10,7 @@ const BUCKETS: usize = (64 - STEP_BITS as usize) * STEPS as usize + STEPS as usi
 pub struct Histogram {
     counts: Vec<u64>,
     total: u64,
+    max_ns: u64,
 }
 
 impl Histogram {
@@ -17,12 +18,14 @@ impl Histogram {
         Self {
             counts: vec![0; BUCKETS],
             total: 0,
+            max_ns: 0,
         }
     }
 
     pub fn record(&mut self, value_ns: u64) {
         self.counts[bucket(value_ns)] += 1;
         self.total += 1;
+        self.max_ns = self.max_ns.max(value_ns);
     }
 
     /// The value below which `share` (0 to 1) of what was recorded lies, in microseconds; 0 for nothing.
@@ -36,6 +39,11 @@ impl Histogram {
             }
         }
         0.0
+    }
+
+    /// The largest that was recorded, in microseconds; 0 for nothing.
+    pub fn max_us(&self) -> f64 {
+        self.max_ns as f64 / 1000.0
     }
 }
 

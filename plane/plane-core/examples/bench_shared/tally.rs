@@ -3,11 +3,13 @@
 //! Rates and spreads are of what ended inside the window; the `_all` counts have all that was sent, so that CPU time of
 //! the whole run can be divided by them.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use crate::client::{Answer, Failure};
+use crate::clock::now_ns;
 use crate::histogram::Histogram;
 
 /// What one run has met so far.
@@ -18,11 +20,22 @@ pub struct Tally {
     pub latency: Histogram,
     pub first_byte: Histogram,
     pub chunk_delay: Histogram,
+    pub chunk_late: Histogram,
+    pub status: BTreeMap<u16, u64>,
+    pub journal: Option<Vec<Entry>>,
     requests: u64,
     requests_all: u64,
     chunks: u64,
     chunks_all: u64,
     body_bytes_all: u64,
+}
+
+/// One request of the journal; times are nanoseconds since 1970.
+pub struct Entry {
+    pub sent_ns: u64,
+    pub first_ns: u64,
+    pub ended_ns: u64,
+    pub status: u16,
 }
 
 /// Requests that went wrong, by kind.
@@ -49,9 +62,14 @@ pub struct Report<'a> {
     chunks_per_s: f64,
     chunk_delay_p50_us: f64,
     chunk_delay_p99_us: f64,
+    chunk_delay_max_us: f64,
+    chunk_late_p50_us: f64,
+    chunk_late_p99_us: f64,
+    chunk_late_max_us: f64,
     ttft_p50_us: f64,
     ttft_p99_us: f64,
     body_bytes_all: u64,
+    status: &'a BTreeMap<u16, u64>,
     errors: &'a Errors,
 }
 
@@ -65,6 +83,9 @@ impl Tally {
             latency: Histogram::new(),
             first_byte: Histogram::new(),
             chunk_delay: Histogram::new(),
+            chunk_late: Histogram::new(),
+            status: BTreeMap::new(),
+            journal: None,
             requests: 0,
             requests_all: 0,
             chunks: 0,
@@ -82,6 +103,7 @@ impl Tally {
     pub fn answered(&mut self, sent_at: Instant, now: Instant, answer: &Answer) {
         self.requests_all += 1;
         self.body_bytes_all += answer.body_bytes;
+        *self.status.entry(answer.status).or_default() += 1;
         if self.in_window(now) {
             self.requests += 1;
             self.latency.record(nanos(now - sent_at));
@@ -89,8 +111,9 @@ impl Tally {
     }
 
     /// One answer came whole with a status that says no.
-    pub fn refused(&mut self) {
+    pub fn refused(&mut self, status: u16) {
         self.requests_all += 1;
+        *self.status.entry(status).or_default() += 1;
         self.errors.non_2xx += 1;
     }
 
@@ -103,12 +126,33 @@ impl Tally {
         }
     }
 
-    /// One stamped chunk was read, `delay_ns` after it was written.
-    pub fn chunk(&mut self, delay_ns: u64, in_window: bool) {
+    /// One stamped chunk was read, `delay_ns` after it was written; `before_ns` is the delay of the chunk before it in
+    /// the stream.
+    ///
+    /// The time between two chunks has grown on the way by the difference of their delays. One that has shrunk counts
+    /// as 0: a chunk only makes up for the one before it.
+    pub fn chunk(&mut self, delay_ns: u64, before_ns: Option<u64>, in_window: bool) {
         self.chunks_all += 1;
         if in_window {
             self.chunks += 1;
             self.chunk_delay.record(delay_ns);
+            if let Some(before_ns) = before_ns {
+                self.chunk_late.record(delay_ns.saturating_sub(before_ns));
+            }
+        }
+    }
+
+    /// Notes one request where a journal is kept: when it was sent, when its first chunk came (or its end, where it has
+    /// no chunks), and its status, 0 for none or a broken answer.
+    pub fn note(&mut self, sent_ns: u64, first_ns: Option<u64>, status: u16) {
+        if let Some(journal) = &mut self.journal {
+            let ended_ns = now_ns();
+            journal.push(Entry {
+                sent_ns,
+                first_ns: first_ns.unwrap_or(ended_ns),
+                ended_ns,
+                status,
+            });
         }
     }
 
@@ -127,9 +171,14 @@ impl Tally {
             chunks_per_s: self.chunks as f64 / seconds,
             chunk_delay_p50_us: self.chunk_delay.percentile_us(0.50),
             chunk_delay_p99_us: self.chunk_delay.percentile_us(0.99),
+            chunk_delay_max_us: self.chunk_delay.max_us(),
+            chunk_late_p50_us: self.chunk_late.percentile_us(0.50),
+            chunk_late_p99_us: self.chunk_late.percentile_us(0.99),
+            chunk_late_max_us: self.chunk_late.max_us(),
             ttft_p50_us: self.first_byte.percentile_us(0.50),
             ttft_p99_us: self.first_byte.percentile_us(0.99),
             body_bytes_all: self.body_bytes_all,
+            status: &self.status,
             errors: &self.errors,
         }
     }

@@ -6,15 +6,15 @@ block is left.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.field_cases.engine import Engine, Script, scripted_engine
+from tests.field_cases.engine import Engine, Script, Turn, scripted_engine
 from tests.field_cases.words import whole_answer
-from tests.house.client import Address, ask, hello
+from tests.house.client import Address, hello
 from tests.house.page import Page, page_of
 from tests.house.running import Program, free_port, program, rests, until_so
 
@@ -88,6 +88,10 @@ class Bench:
         """The router's metrics page now."""
         return await page_of(self.metrics)
 
+    async def failed_attempts(self) -> float:
+        """Attempts that have failed on any agent so far."""
+        return (await self.page()).total("hivenet_agent_requests_failed_total")
+
     async def active_requests(self) -> float:
         """Requests that the router has running on agents."""
         return (await self.page()).total("hivenet_agent_active_requests")
@@ -96,17 +100,54 @@ class Bench:
         """Wait until nothing runs. Raises: AssertionError."""
         await rests(self.metrics)
 
-    async def first_and_second(self) -> tuple[Engine, Engine]:
-        """Of the two engines of one model, the one that is asked first as long as nothing changes, and the other."""
-        pair = self.engines["a"], self.engines["b"]
-        for engine in pair:
-            engine.begin(whole_answer)
-        assert (await ask(self.http, "/v1/chat/completions", hello(TWO))).status == 200
-        first, second = sorted(pair, key=lambda engine: -len(engine.turns))
-        assert (len(first.turns), len(second.turns)) == (1, 0)
-        for engine in pair:
-            engine.begin(whole_answer)
-        return first, second
+    def pair(self, first: Script, second: Script, *, cuts: str = "") -> "Pair":
+        """Let whichever engine of the two of one model is asked first answer so, and the other one so.
+
+        With `cuts`, the first one ends its connection like that when it has read no more than the request's head.
+        """
+        pair = Pair((self.engines["a"], self.engines["b"]))
+        for engine in pair.engines:
+            engine.begin(pair.script_of(engine, first, second))
+            if cuts:
+                engine.cut = pair.cut_of(engine, cuts)
+        return pair
+
+
+@dataclass
+class Pair:
+    """Two engines of one model. Which is asked first is the router's affair, and told here afterwards."""
+
+    engines: tuple[Engine, Engine]
+    asked: list[Engine] = field(default_factory=list)
+    """Each time that one was asked."""
+
+    @property
+    def first(self) -> Engine:
+        """The one that was asked first."""
+        return self.asked[0]
+
+    @property
+    def second(self) -> Engine:
+        """The one that was not asked first, if it was asked at all."""
+        return next(engine for engine in self.engines if engine is not self.first)
+
+    def script_of(self, engine: Engine, first: Script, second: Script) -> Script:
+        """The script of one of the two."""
+
+        async def script(turn: Turn) -> None:
+            self.asked.append(engine)
+            await (first if engine is self.first else second)(turn)
+
+        return script
+
+    def cut_of(self, engine: Engine, how: str) -> Callable[[], str]:
+        """What makes one of the two end its connection, if it is the first one asked."""
+
+        def cut() -> str:
+            self.asked.append(engine)
+            return how if engine is self.first else ""
+
+        return cut
 
 
 @asynccontextmanager

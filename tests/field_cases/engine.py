@@ -6,14 +6,17 @@ Invariant: every request it was asked is one `Turn`, and a turn whose other side
 
 import asyncio
 import contextlib
+import fcntl
 import socket
 import struct
+import sys
+import termios
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tests.house.raw_engine import RawRequest, probe_answer, read_request, sized
+from tests.house.raw_engine import RawRequest, behind_head, probe_answer, sized
 from tests.house.running import WITHIN_S, free_port, until
 
 Left = Literal["", "fin", "reset"]
@@ -43,24 +46,30 @@ class Turn:
         """Say nothing more until the other side leaves."""
         await asyncio.get_running_loop().create_future()
 
-    def close(self) -> None:
-        """End the connection with FIN."""
-        self.is_closed = True
-        self.writer.close()
-
-    def reset(self) -> None:
-        """End the connection with RST."""
-        self.is_closed = True
+    async def arrived(self) -> None:
+        """Wait until all that was sent is at the other side, read or not, so that a reset loses nothing."""
         endpoint = self.writer.get_extra_info("socket")
-        endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.writer.transport.abort()
+
+        def is_empty() -> bool:
+            unsent = fcntl.ioctl(endpoint.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
+            return int.from_bytes(unsent, sys.byteorder) == 0
+
+        await until(is_empty)
 
     def end(self, how: str) -> None:
         """End the connection with `fin` or `rst`."""
-        if how == "fin":
-            self.close()
-        else:
-            self.reset()
+        self.is_closed = True
+        end_connection(self.writer, how)
+
+
+def end_connection(writer: asyncio.StreamWriter, how: str) -> None:
+    """End a connection with `fin` or `rst`."""
+    if how == "fin":
+        writer.close()
+        return
+    endpoint = writer.get_extra_info("socket")
+    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
 
 
 Script = Callable[[Turn], Awaitable[None]]
@@ -75,6 +84,8 @@ class Engine:
     script: Script
     idle_s: float | None = None
     """How long a connection may be idle before the engine closes it."""
+    cut: Callable[[], str] | None = None
+    """Asked when it has read the head of a request and no more: how to end the connection then, or empty: not yet."""
     turns: list[Turn] = field(default_factory=list)
     idle_closed: int = 0
     connections: int = 0
@@ -90,6 +101,7 @@ class Engine:
         """Forget all that was, and answer so from now on."""
         self.script, self.idle_s = script, idle_s
         self.turns, self.faults, self.idle_closed = [], [], 0
+        self.cut = None
 
     async def has_turns(self, number: int) -> None:
         """Wait until it has been asked that often. Raises: TimeoutError."""
@@ -105,7 +117,11 @@ class Engine:
         number, turns, already = self.connections, 0, b""
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while True:
-                request = await read_request(reader, already)
+                head = already + await reader.readuntil(b"\r\n\r\n")
+                if self.cut is not None and head.startswith(b"POST ") and (how := self.cut()):
+                    end_connection(writer, how)
+                    return
+                request = await behind_head(reader, head)
                 if not request.line.startswith("POST "):
                     writer.write(b"".join((probe_answer(request, self.model) or _NOTHING).pieces))
                     already = b""

@@ -156,7 +156,7 @@ async def test_o08_a_stream_is_the_same_with_a_length_or_ended_by_the_connection
 
     async def until_close(turn: Turn) -> None:
         await turn.send(HEAD + b"\r\n" + body)
-        turn.close()
+        turn.end("fin")
 
     for script in (says(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body), until_close):
         tokens = await Tokens(bench).begin()

@@ -51,9 +51,13 @@ def sized(body: bytes, status: str = "200 OK", content_type: str = "application/
     return Said([head.encode() + body])
 
 
-async def read_request(reader: asyncio.StreamReader, already: bytes = b"") -> RawRequest:
-    """The next request on a connection of which these bytes have been read. Raises: IncompleteReadError, OSError."""
-    head = already + await reader.readuntil(b"\r\n\r\n")
+async def read_request(reader: asyncio.StreamReader) -> RawRequest:
+    """The next request on a connection. Raises: IncompleteReadError, OSError."""
+    return await behind_head(reader, await reader.readuntil(b"\r\n\r\n"))
+
+
+async def behind_head(reader: asyncio.StreamReader, head: bytes) -> RawRequest:
+    """The request that begins with this head. Raises: IncompleteReadError, OSError."""
     line, *lines = head.decode("latin-1").split("\r\n")[:-2]
     headers = [(name, value.strip()) for name, _, value in (each.partition(":") for each in lines)]
     length = next((int(value) for name, value in headers if name.lower() == "content-length"), 0)

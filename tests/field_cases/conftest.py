@@ -13,6 +13,9 @@ async def shared_bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
     """The programs, started once."""
     async with bench_in(tmp_path_factory.mktemp("bench"), SEATS) as bench:
         yield bench
+        answers = "http_server_request_duration_seconds_count"
+        page = await bench.page()
+        assert page.total(answers) > page.total(answers, status_code="500") == 0
         assert bench.router.process.poll() is None
         assert "Traceback" not in bench.router.said
 

@@ -298,8 +298,11 @@ fn names_listed_by_connection_are_hop_by_hop() {
             && hop("Keep-Alive")
             && hop("Upgrade")
             && hop("Proxy-Authorization")
+            && hop("proxy-anything")
+            && hop("HTTP2-Settings")
     );
     assert!(!hop("x-bar") && !hop("content-type") && !hop("user-agent"));
+    assert!(!hop("proxy") && !hop("host") && !hop("x-proxy-a"));
 }
 
 proptest! {

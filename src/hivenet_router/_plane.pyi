@@ -74,6 +74,7 @@ class ForwardSpec:
         drop_fields: list[bytes] = ...,
         set_fields: _Fields = ...,
         default_fields: _Fields = ...,
+        drop_reply_fields: list[bytes] = ...,
         stream_fields: _Fields = ...,
         request_id_name: bytes = ...,
         idle_s: float,
@@ -88,6 +89,7 @@ class ForwardSpec:
         """`idle_s` bounds the silence inside a stream, `total_s` a whole stream. With `judge` a buffered answer waits
         for `release`. `needs_end_mark`: an event stream that ends without its dialect's end mark counts as broken.
         `break_events` are sent where a stream breaks off: backend lost, idle, overtime, aborted, link lost.
+        `drop_fields` of the request and `drop_reply_fields` of the answer stay here; both are in lower case.
         `set_fields` replace the client's, `default_fields` stand in where the client's are absent or dropped. Here and
         in all other lists, fields that frame a body or name the hop (`Content-Length`, `Connection`, ...) are ignored.
 

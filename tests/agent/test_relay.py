@@ -79,6 +79,7 @@ class Ended:
     usage: None = None
     first_byte_s: float = 0.0
     head_s: float = 0.0
+    bytes: int = 0
 
 
 class ScriptedExchange:

@@ -29,9 +29,11 @@ REQUEST_ID: Final = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
 @dataclass(frozen=True)
 class FakeDigest:
-    """Nothing but the model is read off a body here."""
+    """What a test says was read off a body."""
 
     model: str | None
+    text_bytes: int = 0
+    messages: int = 0
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class FakeUsage:
 
     prompt_tokens: int | None
     completion_tokens: int | None
+    exact: bool = True
+    output_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class FakeFinished:
     usage: FakeUsage | None = None
     first_byte_s: float = 0.0
     head_s: float = 0.0
+    bytes: int = 0
 
 
 @dataclass(frozen=True)

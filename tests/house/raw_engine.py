@@ -51,6 +51,30 @@ def sized(body: bytes, status: str = "200 OK", content_type: str = "application/
     return Said([head.encode() + body])
 
 
+async def read_request(reader: asyncio.StreamReader) -> RawRequest:
+    """The next request on a connection. Raises: IncompleteReadError, OSError."""
+    return await behind_head(reader, await reader.readuntil(b"\r\n\r\n"))
+
+
+async def behind_head(reader: asyncio.StreamReader, head: bytes) -> RawRequest:
+    """The request that begins with this head. Raises: IncompleteReadError, OSError."""
+    line, *lines = head.decode("latin-1").split("\r\n")[:-2]
+    headers = [(name, value.strip()) for name, _, value in (each.partition(":") for each in lines)]
+    length = next((int(value) for name, value in headers if name.lower() == "content-length"), 0)
+    body = await reader.readexactly(length)
+    return RawRequest(head + body, line, headers, body)
+
+
+def probe_answer(request: RawRequest, model: str = MODEL) -> Said | None:
+    """What a healthy engine of one model says to a probe; None where the request is none."""
+    if request.line.startswith("GET /health "):
+        return sized(b"{}")
+    if request.line.startswith("GET /v1/models ") and not request.header("x-mock"):
+        models = b'{"object":"list","data":[{"id":"%b","object":"model"}]}' % model.encode()
+        return sized(models, extra="X-Backend: mock\r\n")
+    return None
+
+
 @dataclass
 class RawEngine:
     """A running one; `ended` holds how many connections their other side has ended."""
@@ -81,14 +105,9 @@ class RawEngine:
             writer.transport.abort()
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        head = await reader.readuntil(b"\r\n\r\n")
-        line, *lines = head.decode("latin-1").split("\r\n")[:-2]
-        headers = [(name, value.strip()) for name, _, value in (each.partition(":") for each in lines)]
-        length = next((int(value) for name, value in headers if name.lower() == "content-length"), 0)
-        body = await reader.readexactly(length)
-        request = RawRequest(head + body, line, headers, body)
+        request = await read_request(reader)
         self.requests.append(request)
-        said = self._probe(request) or self.answer(request)
+        said = probe_answer(request) or self.answer(request)
         gone = asyncio.ensure_future(reader.read(1)) if said.pause_s else None
         for piece in said.pieces:
             if gone is not None:
@@ -103,14 +122,6 @@ class RawEngine:
         if said.then == "end":
             writer.write_eof()
         return said.then == "keep"
-
-    def _probe(self, request: RawRequest) -> Said | None:
-        if request.line.startswith("GET /health "):
-            return sized(b"{}")
-        if request.line.startswith("GET /v1/models ") and not request.header("x-mock"):
-            models = b'{"object":"list","data":[{"id":"%b","object":"model"}]}' % MODEL.encode()
-            return sized(models, extra="X-Backend: mock\r\n")
-        return None
 
 
 @asynccontextmanager

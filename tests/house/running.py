@@ -68,6 +68,18 @@ async def until_so(holds: Callable[[], Awaitable[bool]], *, within_s: float = WI
             await asyncio.sleep(0.02)
 
 
+async def rests(metrics: Address) -> None:
+    """Wait until no gauge of running work on this page says that anything runs. Raises: AssertionError."""
+
+    async def at_rest() -> bool:
+        return not (await page_of(metrics)).busy()
+
+    try:
+        await until_so(at_rest, within_s=10.0)
+    except TimeoutError:
+        raise AssertionError(f"still running: {(await page_of(metrics)).busy()}") from None
+
+
 @dataclass
 class RunningAgent:
     """One agent of the house."""
@@ -130,15 +142,8 @@ class House:
         return await page_of(self.metrics)
 
     async def rests(self) -> None:
-        """Wait until no gauge of running work says that anything runs."""
-
-        async def at_rest() -> bool:
-            return not (await self.page()).busy()
-
-        try:
-            await until_so(at_rest, within_s=10.0)
-        except TimeoutError:
-            raise AssertionError(f"still running: {(await self.page()).busy()}") from None
+        """Wait until no gauge of running work says that anything runs. Raises: AssertionError."""
+        await rests(self.metrics)
 
     async def add_engine(self, options: SimOptions = FAST) -> Simulator:
         """One more engine."""

@@ -199,7 +199,7 @@ async def test_headers_of_one_hop_cross_neither_way(house: House) -> None:
     assert [value for name, value in sent if name == "accept-encoding"] == ["identity"]
     got = [(name.lower(), value) for name, value in reply.headers]
     assert not {name for name, _ in got} & {"x-secret", "keep-alive", "proxy-authenticate", "upgrade"}
-    assert [value for name, value in got if name == "set-cookie"] == ["a=1", "b=2"]
+    assert "set-cookie" not in dict(got)
     assert [value for name, value in got if name == "access-control-allow-origin"] == ["*"]
     assert "theirs" not in dict(got).values()
 

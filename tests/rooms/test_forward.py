@@ -215,6 +215,7 @@ async def test_the_plan_asks_for_an_answer_that_can_be_read_and_passes_it_on_as_
     assert plan.path_prefix == b"/hivenet_router/inference/1.0.0"
     assert plan.set_fields == ((b"accept-encoding", b"identity"),)
     assert plan.request_id_name == b"x-request-id"
+    assert {b"set-cookie", b"strict-transport-security", b"refresh"} <= set(plan.drop_reply_fields)
     assert plan.stream_fields == ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
     assert b"authorization" not in plan.drop_fields
     assert not plan.relay_any_status

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.core.making import MODEL, A, B, Book, at
 from tests.fakes.clock import VirtualClock
-from tests.fakes.exchange import REQUEST_ID, FakeFinished, FakeUsage
+from tests.fakes.exchange import REQUEST_ID, FakeArrived, FakeDigest, FakeExchange, FakeFinished, FakeUsage
 from tests.fakes.recorder import RecordingRecorder
 
 from hivenet_router.core.agent import Agent
@@ -16,9 +16,11 @@ from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.ids import ModelName
 from hivenet_router.core.refusals import RefusalReason, reason
 from hivenet_router.names.errors import Blame, ErrorCode
+from hivenet_router.names.paths import CHAT_COMPLETIONS, COUNT_TOKENS, EMBEDDINGS, INFERENCE_PATHS, MESSAGES
 from hivenet_router.router.forward import Failed, Served
 from hivenet_router.router.refuse import Refusal
 from hivenet_router.router.settle import SettlingRoom, Visit, status_of
+from hivenet_router.router.stages import Request
 
 USAGE: Final = FakeUsage(11, 5)
 
@@ -67,6 +69,35 @@ async def test_a_served_request_counts_for_its_agent_with_tokens_and_round_trip(
     [end] = desk.recorder.ends
     assert (end.agent, end.was_routed, end.input_tokens, end.output_tokens) == (desk.agent, True, 11, 5)
     assert end.first_byte_s == 1.0
+
+
+@pytest.mark.parametrize(
+    ("path", "usage", "bytes_sent", "tokens"),
+    [
+        (CHAT_COMPLETIONS, FakeUsage(11, 5, output_bytes=99), 500, (11, 5)),
+        (CHAT_COMPLETIONS, FakeUsage(None, None, exact=False, output_bytes=19), 500, (14, 8)),
+        (CHAT_COMPLETIONS, FakeUsage(None, None, exact=False), 500, (14, 0)),
+        (MESSAGES, FakeUsage(42, 1, exact=False, output_bytes=19), 500, (42, 8)),
+        (MESSAGES, FakeUsage(42, 90, exact=False, output_bytes=19), 500, (42, 90)),
+        (CHAT_COMPLETIONS, None, 19, (14, 8)),
+        (COUNT_TOKENS, FakeUsage(9, None, exact=False), 19, (9, 0)),
+        (COUNT_TOKENS, None, 19, (0, 0)),
+        (EMBEDDINGS, None, 19, (0, 0)),
+    ],
+)
+async def test_tokens_that_the_backend_did_not_count_are_estimated_where_a_model_wrote_the_answer(
+    path: str, usage: FakeUsage | None, bytes_sent: int, tokens: tuple[int, int]
+) -> None:
+    """EX-7.12 of signals.md: 42 bytes of prompt and 19 of output."""
+    desk = Desk()
+    finished = FakeFinished("answered", 200, usage, 1.0, bytes=bytes_sent)
+    exchange = FakeExchange(FakeArrived(digest=FakeDigest(MODEL, text_bytes=42, messages=1)))
+    request = Request(exchange, INFERENCE_PATHS[path], MODEL, b"", at(60.0))
+    desk.settled(
+        Visit(REQUEST_ID, MODEL, "default", desk.agent, Served(finished, 0.5), finished=finished, request=request)
+    )
+    [end] = desk.recorder.ends
+    assert (end.input_tokens, end.output_tokens) == tokens
 
 
 @pytest.mark.parametrize("outcome", ["backend_lost", "link_lost", "stream_idle"])

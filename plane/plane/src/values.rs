@@ -88,9 +88,9 @@ pub struct ForwardSpec(pub Arc<exchange::ForwardSpec>);
 impl ForwardSpec {
     #[new]
     #[pyo3(signature = (
-        *, host, path_prefix = Vec::new(), drop_fields = Vec::new(), set_fields = Vec::new(), default_fields = Vec::new(), stream_fields = Vec::new(),
-        request_id_name = Vec::new(), idle_s, total_s = None, buffered_bytes_max, judge = false, relay_any_status = false,
-        meter = true, needs_end_mark = false, break_events = None
+        *, host, path_prefix = Vec::new(), drop_fields = Vec::new(), set_fields = Vec::new(), default_fields = Vec::new(),
+        drop_reply_fields = Vec::new(), stream_fields = Vec::new(), request_id_name = Vec::new(), idle_s, total_s = None, buffered_bytes_max,
+        judge = false, relay_any_status = false, meter = true, needs_end_mark = false, break_events = None
     ))]
     // One keyword per setting: Python names them all.
     #[allow(clippy::too_many_arguments)]
@@ -100,6 +100,7 @@ impl ForwardSpec {
         drop_fields: Vec<Vec<u8>>,
         set_fields: Vec<(Vec<u8>, Vec<u8>)>,
         default_fields: Vec<(Vec<u8>, Vec<u8>)>,
+        drop_reply_fields: Vec<Vec<u8>>,
         stream_fields: Vec<(Vec<u8>, Vec<u8>)>,
         request_id_name: Vec<u8>,
         idle_s: f64,
@@ -117,6 +118,7 @@ impl ForwardSpec {
             drop_fields: drop_fields.into_iter().map(Bytes::from).collect(),
             set_fields: pairs(set_fields)?,
             default_fields: pairs(default_fields)?,
+            drop_reply_fields: drop_reply_fields.into_iter().map(Bytes::from).collect(),
             stream_fields: pairs(stream_fields)?,
             request_id_name: match request_id_name.is_empty() {
                 true => Bytes::new(),

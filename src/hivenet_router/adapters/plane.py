@@ -418,6 +418,7 @@ def _spec(plan: ForwardPlan) -> ForwardSpec:
         drop_fields=list(plan.drop_fields),
         set_fields=list(plan.set_fields),
         default_fields=list(plan.default_fields),
+        drop_reply_fields=list(plan.drop_reply_fields),
         stream_fields=list(plan.stream_fields),
         request_id_name=plan.request_id_name,
         idle_s=plan.idle_s,

@@ -49,6 +49,11 @@ def tokens_without_usage(texts_bytes: Iterable[int]) -> Tokens:
     return Tokens(sum(text_bytes // 4 + TOKENS_PER_MESSAGE_MIN for text_bytes in texts_bytes))
 
 
+def output_without_usage(output_bytes: int) -> Tokens:
+    """Tokens of one answer of which this many bytes of output were seen; nothing where none was."""
+    return tokens_without_usage((output_bytes,)) if output_bytes else Tokens(0)
+
+
 class LearnedRatios:
     """Tokens per byte, for each model that has taught us something.
 

@@ -43,6 +43,11 @@ class InferencePath:
     dialect: Dialect
     kind: Kind
 
+    @property
+    def generates(self) -> bool:
+        """Whether a model writes the answer, so that its text is output."""
+        return self.capability is Capability.LLM and self.path != COUNT_TOKENS
+
 
 CHAT_COMPLETIONS: Final = "/v1/chat/completions"
 COMPLETIONS: Final = "/v1/completions"

@@ -57,6 +57,16 @@ class Digest(Protocol):
         """The value of `model`; None where it is absent or null."""
         ...
 
+    @property
+    def text_bytes(self) -> int:
+        """UTF-8 bytes of the prompt's text."""
+        ...
+
+    @property
+    def messages(self) -> int:
+        """How many messages the prompt has."""
+        ...
+
 
 class Usage(Protocol):
     """Tokens by the backend's own count, where it gave one."""
@@ -69,6 +79,16 @@ class Usage(Protocol):
     @property
     def completion_tokens(self) -> int | None:
         """Tokens of the output."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether the counts cover the whole output."""
+        ...
+
+    @property
+    def output_bytes(self) -> int:
+        """UTF-8 bytes of output that were seen, of every kind: text, reasoning, tool arguments."""
         ...
 
 
@@ -185,8 +205,13 @@ class Finished(Protocol):
         ...
 
     @property
+    def bytes(self) -> int:
+        """Bytes of the body that went to the client."""
+        ...
+
+    @property
     def usage(self) -> Usage | None:
-        """What the backend said it used."""
+        """What the backend said it used, and what was seen of its output; None where the answer could not be read."""
         ...
 
     @property
@@ -199,7 +224,8 @@ class Finished(Protocol):
 class ForwardPlan:
     """How to forward: the part that is the same for many requests. Made once and passed again and again.
 
-    `set_fields` replace the client's, `default_fields` stand in where the client sent none or none that passes.
+    `drop_fields` of the request and `drop_reply_fields` of the answer stay here; both are in lower case. `set_fields`
+    replace the client's, `default_fields` stand in where the client sent none or none that passes.
     `idle_s` bounds the silence inside a stream, `total_s` a whole stream. `needs_end_mark`: an event stream without its
     dialect's end mark counts as broken off. `break_events` end a stream that the backend lost, that was silent or
     running for too long, that the router ends, or that the agent's link took with it.
@@ -210,6 +236,7 @@ class ForwardPlan:
     drop_fields: tuple[bytes, ...] = ()
     set_fields: tuple[tuple[bytes, bytes], ...] = ()
     default_fields: tuple[tuple[bytes, bytes], ...] = ()
+    drop_reply_fields: tuple[bytes, ...] = ()
     stream_fields: tuple[tuple[bytes, bytes], ...] = ()
     request_id_name: bytes = b""
     idle_s: float = 60.0

@@ -51,6 +51,7 @@ class Failed:
 _IDLE_FOR_EVER_S: Final = 7 * 86_400.0
 _ENDED_EARLY: Final = frozenset({"client_left", "aborted"})
 _STREAM_FIELDS: Final = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+_OF_THE_SITE: Final = tuple(sorted(name.encode() for name in headers.OF_THE_SITE))
 
 
 class ForwardRoom:
@@ -137,6 +138,7 @@ def _plan(limits: ForwardLimits, dialect: Dialect, *, is_original: bool) -> Forw
         drop_fields=tuple(dropped),
         # The answer's usage is read on the way, so it must come as it is.
         set_fields=((headers.ACCEPT_ENCODING.encode(), b"identity"),),
+        drop_reply_fields=_OF_THE_SITE,
         stream_fields=_STREAM_FIELDS,
         request_id_name=headers.X_REQUEST_ID.encode(),
         idle_s=limits.stream_idle_s or _IDLE_FOR_EVER_S,

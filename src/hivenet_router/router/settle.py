@@ -12,6 +12,7 @@ import structlog
 
 from hivenet_router.core.agent import Agent
 from hivenet_router.core.attempts import LinkDead, mark_of
+from hivenet_router.core.estimate import estimate_tokens, output_without_usage
 from hivenet_router.core.ids import ModelName, PeerId
 from hivenet_router.core.outcomes import Mark
 from hivenet_router.core.rejections import Rations
@@ -19,6 +20,7 @@ from hivenet_router.names.errors import ERROR_RULES, ErrorCode
 from hivenet_router.ports import Clock, Finished, Recorder, RequestEnd
 from hivenet_router.router.forward import Failed, Served
 from hivenet_router.router.refuse import Refusal
+from hivenet_router.router.stages import Request
 
 log = structlog.get_logger("policy")
 
@@ -64,6 +66,7 @@ class Visit:
     served: Served | None = None
     refusal: Refusal | None = None
     finished: Finished | None = None
+    request: Request | None = None
 
 
 def status_of(finished: Finished) -> int:
@@ -94,9 +97,8 @@ class SettlingRoom:
         agent, served, refusal = visit.agent, visit.served, visit.refusal
         first_byte_s, input_tokens, output_tokens = 0.0, 0, 0
         if served is not None:
-            first_byte_s, usage = served.finished.first_byte_s, served.finished.usage
-            if usage is not None:
-                input_tokens, output_tokens = usage.prompt_tokens or 0, usage.completion_tokens or 0
+            first_byte_s = served.finished.first_byte_s
+            input_tokens, output_tokens = _tokens(visit.request, served.finished)
             if agent is not None:
                 self._settle_agent(agent, served, outcome, input_tokens, output_tokens)
         if refusal is not None and refusal.exhausted_by is not None:
@@ -158,6 +160,24 @@ class SettlingRoom:
             recent[agent.peer] = now
             self._recorder.agent_link_reset(agent.model, "forward_failure")
         self._link_resets = recent
+
+
+def _tokens(request: Request | None, finished: Finished) -> tuple[int, int]:
+    """Tokens in and out: by the backend's count where it covers the output, else estimated from what was seen.
+
+    Source: observability.md §1.4 and §8, 10; signals.md §7.2; field-cases.md O-17, A-16.
+    """
+    usage = finished.usage
+    prompt = None if usage is None else usage.prompt_tokens
+    output = 0 if usage is None else usage.completion_tokens or 0
+    if request is None or not request.path.generates or (usage is not None and usage.exact):
+        return prompt or 0, output
+    digest = request.exchange.arrived.digest
+    if prompt is None and digest is not None:
+        prompt = estimate_tokens(digest.text_bytes, digest.messages)
+    # An answer that is no JSON is all output.
+    output_bytes = finished.bytes if usage is None else usage.output_bytes
+    return prompt or 0, max(output, output_without_usage(output_bytes))
 
 
 def _outcome_of(visit: Visit) -> tuple[str, int]:

@@ -48,7 +48,7 @@ async def walk(exchange: Exchange, path: InferencePath, house: House) -> int:
     visit = Visit(exchange.arrived.request_id)
     try:
         request = arrive.read(exchange, path, request_timeout_s=house.request_timeout_s, now=house.clock.now())
-        visit.model = request.model
+        visit.request, visit.model = request, request.model
         visitor = identify.identify(request)
         visit.tenant = visitor.caller.tenant
         visitor = redirect.redirect(visitor)

@@ -70,6 +70,8 @@ pub struct ForwardSpec {
     pub set_fields: Vec<Pair>,
     /// Fields of the request where the client sent none of that name, or none that passes.
     pub default_fields: Vec<Pair>,
+    /// Fields of the backend's answer that stay here, lower case, besides those of its own hop.
+    pub drop_reply_fields: Vec<Bytes>,
     /// Fields of a streamed answer where the backend has none of that name.
     pub stream_fields: Vec<Pair>,
     /// The request ID goes along under this name; empty: as the client sent it.
@@ -194,8 +196,12 @@ impl Forward {
                 || has_name(&arrival.standing_fields, name)
                 || is_told(name)
         };
+        let is_dropped = |name: &[u8]| {
+            let mut dropped = self.spec.drop_reply_fields.iter();
+            dropped.any(|dropped| name.eq_ignore_ascii_case(dropped))
+        };
         put_end_to_end(&mut out, &head.fields, |name| {
-            !is_ours(name) && !name.eq_ignore_ascii_case(b"content-length")
+            !is_ours(name) && !is_dropped(name) && !name.eq_ignore_ascii_case(b"content-length")
         });
         put_values(
             &mut out,

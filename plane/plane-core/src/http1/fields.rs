@@ -114,12 +114,10 @@ pub fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|t| !t.is_empty())
 }
 
-const HOP_BY_HOP: [&str; 9] = [
+const HOP_BY_HOP: [&str; 7] = [
     "connection",
+    "http2-settings",
     "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
     "te",
     "trailer",
     "transfer-encoding",
@@ -132,13 +130,19 @@ pub fn is_framing(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"content-length") || is_hop_by_hop(name)
 }
 
+/// Whatever begins so is between the two ends of one hop.
+const HOP_PREFIX: &[u8] = b"proxy-";
+
 /// Whether this name is hop-by-hop by the fixed list alone.
 pub fn is_hop_by_hop(name: &[u8]) -> bool {
     // Most names are told apart by their first letter, before any comparison.
     matches!(
         name.first(),
-        Some(b'c' | b'C' | b'k' | b'K' | b'p' | b'P' | b't' | b'T' | b'u' | b'U')
-    ) && HOP_BY_HOP
-        .iter()
-        .any(|h| name.eq_ignore_ascii_case(h.as_bytes()))
+        Some(b'c' | b'C' | b'h' | b'H' | b'k' | b'K' | b'p' | b'P' | b't' | b'T' | b'u' | b'U')
+    ) && (name
+        .get(..HOP_PREFIX.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(HOP_PREFIX))
+        || HOP_BY_HOP
+            .iter()
+            .any(|h| name.eq_ignore_ascii_case(h.as_bytes())))
 }

@@ -5,7 +5,9 @@
 //! before a colon) is refused, so no byte of one request can become the start of another.
 //! Source: RFC 9112 §2.2, §6.3, §11.2; field-cases.md O-10; technical-notes.md 'hyper'.
 
-use super::{CONNECTION_TOKENS_MAX, FIELDS_MAX, Fields, HEAD_BYTES_MAX};
+use super::{
+    CONNECTION_TOKENS_MAX, FIELDS_MAX, Fields, HEAD_BYTES_MAX, LINK_FIELDS_MAX, LINK_HEAD_BYTES_MAX,
+};
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 use std::mem::MaybeUninit;
@@ -37,6 +39,14 @@ const fn bad(reason: &'static str) -> Refused {
 pub struct GuardLimits {
     pub head_bytes_max: usize,
     pub fields_max: usize,
+}
+
+impl GuardLimits {
+    /// For what comes over a link: whoever sent it has let it in under its own limits.
+    pub const LINK: GuardLimits = GuardLimits {
+        head_bytes_max: LINK_HEAD_BYTES_MAX,
+        fields_max: LINK_FIELDS_MAX,
+    };
 }
 
 impl Default for GuardLimits {
@@ -148,8 +158,8 @@ const fn too_large() -> Refused {
 }
 
 fn judge(block: Bytes, fields_max: usize) -> Result<RequestHead, Refused> {
-    let mut slots = [const { MaybeUninit::uninit() }; FIELDS_MAX];
-    let room = fields_max.min(FIELDS_MAX);
+    let mut slots = [const { MaybeUninit::uninit() }; LINK_FIELDS_MAX];
+    let room = fields_max.min(LINK_FIELDS_MAX);
     let mut parsed = httparse::Request::new(&mut []);
     match parsed.parse_with_uninit_headers(&block, &mut slots[..room]) {
         // Anything else would mean that the two of us see the head end at different places.

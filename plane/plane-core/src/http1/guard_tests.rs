@@ -247,6 +247,16 @@ fn heads_are_bounded_in_bytes_and_fields() {
 }
 
 #[test]
+fn over_a_link_there_is_room_for_what_a_router_adds() {
+    let mut many = head_with(&"X: 1\r\n".repeat(FIELDS_MAX + 20));
+    let parsed = RequestParser::new(GuardLimits::LINK).parse(&mut BytesMut::from(&many[..]));
+    assert!(parsed.unwrap().is_some());
+    many = head_with(&"X: 1\r\n".repeat(LINK_FIELDS_MAX));
+    let refused = RequestParser::new(GuardLimits::LINK).parse(&mut BytesMut::from(&many[..]));
+    assert_eq!(refused.unwrap_err().status, 431);
+}
+
+#[test]
 fn keep_alive_follows_version_and_connection() {
     assert!(
         !parse(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n\r\n")
@@ -288,8 +298,11 @@ fn names_listed_by_connection_are_hop_by_hop() {
             && hop("Keep-Alive")
             && hop("Upgrade")
             && hop("Proxy-Authorization")
+            && hop("proxy-anything")
+            && hop("HTTP2-Settings")
     );
     assert!(!hop("x-bar") && !hop("content-type") && !hop("user-agent"));
+    assert!(!hop("proxy") && !hop("host") && !hop("x-proxy-a"));
 }
 
 proptest! {

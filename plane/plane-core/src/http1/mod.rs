@@ -18,7 +18,11 @@ pub use response::{ResponseError, ResponseHead, ResponseParser};
 
 /// Header fields accepted in one head, request or response.
 pub const FIELDS_MAX: usize = 512;
+/// The same for requests over a link, so that what a router has let in passes with what it adds.
+pub const LINK_FIELDS_MAX: usize = FIELDS_MAX + 32;
 /// Tokens in all `Connection` fields of one head. Every field is compared with each of them.
 pub const CONNECTION_TOKENS_MAX: usize = 32;
 /// Bytes of one head, request line or status line included.
 pub const HEAD_BYTES_MAX: usize = 128 * 1024;
+/// The same for requests over a link.
+pub const LINK_HEAD_BYTES_MAX: usize = HEAD_BYTES_MAX + 8 * 1024;

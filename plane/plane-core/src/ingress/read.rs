@@ -4,7 +4,7 @@ use super::{door::Door, watch::Watch};
 use crate::{
     bodies::Held,
     exchange::Problem,
-    http1::{BodyDecoder, Decoded, Framing, Refused, RequestHead, RequestParser},
+    http1::{BodyDecoder, Decoded, Framing, GuardLimits, Refused, RequestHead, RequestParser},
 };
 use bytes::{Bytes, BytesMut};
 use std::{
@@ -67,6 +67,7 @@ pub(super) async fn next_head<IO>(
     buf: &mut BytesMut,
     door: &Door,
     is_fresh: bool,
+    limits: GuardLimits,
     watch: &mut Watch,
 ) -> Next
 where
@@ -89,7 +90,7 @@ where
             _ => return Next::Closed,
         }
     }
-    match timeout(door.spec.head_within, whole_head(io, buf, watch)).await {
+    match timeout(door.spec.head_within, whole_head(io, buf, limits, watch)).await {
         Ok(next) => next,
         Err(_) => Next::Refused(Refused {
             status: 408,
@@ -108,9 +109,10 @@ async fn within<F: Future>(limit: Option<Duration>, future: F) -> Option<F::Outp
 async fn whole_head<IO: AsyncRead + Unpin>(
     io: &mut IO,
     buf: &mut BytesMut,
+    limits: GuardLimits,
     watch: &mut Watch,
 ) -> Next {
-    let mut parser = RequestParser::default();
+    let mut parser = RequestParser::new(limits);
     loop {
         match parser.parse(buf) {
             Ok(Some(head)) => return Next::Request(Box::new(head)),

@@ -10,7 +10,7 @@ use crate::{
     bodies::Held,
     digest::{Digest, DigestError, digest},
     exchange::{self, Arrival, Ending, Mailbox, Problem},
-    http1::RequestHead,
+    http1::{GuardLimits, RequestHead},
     peers::{Conn, Inbound},
     plane::Context,
 };
@@ -68,6 +68,10 @@ pub async fn serve<IO: ServerIo>(io: IO, context: Arc<Context>, door: Arc<Door>,
         door,
         who,
     };
+    let limits = match served.who.link {
+        Some(_) => GuardLimits::LINK,
+        None => GuardLimits::default(),
+    };
     let mut is_fresh = true;
     loop {
         let Served {
@@ -77,7 +81,7 @@ pub async fn serve<IO: ServerIo>(io: IO, context: Arc<Context>, door: Arc<Door>,
             door,
             ..
         } = &mut served;
-        let next = read::next_head(io, buf, door, is_fresh, watch).await;
+        let next = read::next_head(io, buf, door, is_fresh, limits, watch).await;
         is_fresh = false;
         let after = match next {
             Next::Request(head) => served.answer(*head).await,
@@ -140,10 +144,11 @@ impl<IO: ServerIo> Served<IO> {
             // A client that stopped short of its body has closed its side: that is no news.
             let watches = !(watch.has_fin() && arrival.peer.is_none());
             let run = exchange::run(&context, &arrival, standing.as_deref(), &mut ending);
+            // Who has left is looked for first: a command that comes now would ask a backend for nobody.
             tokio::select! {
                 biased;
-                reply = run => reply,
                 () = poll_fn(|cx| watch.poll_gone(io, buf, cx)), if watches => None,
+                reply = run => reply,
             }
         };
         match reply {

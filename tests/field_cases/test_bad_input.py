@@ -13,7 +13,8 @@ from typing import Final
 import pytest
 from tests.field_cases.bench import BODIES, CAPACITY, EMBEDDINGS, RERANK, TEST_MODEL, Bench
 from tests.field_cases.words import ANSWER, chunk
-from tests.house.client import CHAT, MESSAGES, Reply, ask, connected, error_of, hello
+from tests.house.client import CHAT, MESSAGES, ask, connected, error_of, hello
+from tests.raw_http import Reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

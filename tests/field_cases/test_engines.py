@@ -18,8 +18,9 @@ from tests.field_cases.bench import BODIES, EMBEDDINGS, RERANK, TWO, Bench, Pair
 from tests.field_cases.engine import Engine, Turn
 from tests.field_cases.test_streams import Tokens
 from tests.field_cases.words import ANSWER, CHUNKED_HEAD, LAST_CHUNK, STREAMS, chunk, says, streams, whole_answer
-from tests.house.client import CHAT, MESSAGES, Reply, ask, connected, error_of, hello
+from tests.house.client import CHAT, MESSAGES, ask, connected, error_of, hello
 from tests.house.raw_engine import sized
+from tests.raw_http import Reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -11,8 +11,9 @@ from typing import Final
 import pytest
 from tests.field_cases.bench import BODIES, SLASHED, TEST_MODEL, Bench, Seat, bench_in
 from tests.field_cases.words import ANSWER, CHUNKED_HEAD, LAST_CHUNK, STREAMS, chunk, says, whole_answer
-from tests.house.client import CHAT, MESSAGES, Connection, Reply, ask, connected, error_of, exchange, hello
+from tests.house.client import CHAT, MESSAGES, Connection, ask, connected, error_of, exchange, hello
 from tests.house.raw_engine import sized
+from tests.raw_http import Reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -10,7 +10,8 @@ import pytest
 from tests.field_cases.bench import BODIES, TEST_MODEL, Bench
 from tests.field_cases.engine import Turn
 from tests.field_cases.words import ANSWER, CHUNKED_HEAD, STREAMS, chunk, streams
-from tests.house.client import CHAT, MESSAGES, Connection, Reply, ask, connected, error_of, exchange
+from tests.house.client import CHAT, MESSAGES, Connection, ask, connected, error_of, exchange
+from tests.raw_http import Reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -9,7 +9,8 @@ from typing import Final
 
 import pytest
 from tests.field_cases.bench import BEYOND_ASCII, BODIES, EMBEDDINGS, RERANK, SEATS, SLASHED, TWO, Bench
-from tests.house.client import Reply, ask, at, connected, error_of
+from tests.house.client import ask, connected, error_of
+from tests.raw_http import Reply, at
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -31,8 +31,9 @@ from tests.field_cases.words import (
     streams,
     text_completion,
 )
-from tests.house.client import CHAT, MESSAGES, Reply, ask, connected
+from tests.house.client import CHAT, MESSAGES, ask, connected
 from tests.house.running import until_so
+from tests.raw_http import Reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

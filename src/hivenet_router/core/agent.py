@@ -169,7 +169,9 @@ class Agent:
         """
         if not self.routable:
             return 0
-        free = self.metadata.capacity - self.active_slots - self.load.slots_elsewhere
+        free = self.metadata.capacity - self.active_slots
+        if self.load.slots_total > 0:
+            free -= self.load.slots_elsewhere
         if self.streams_max is not None:
             streams_free = self.streams_max - self.active_slots - self.running_streams
             if streams_free < free:

@@ -56,7 +56,7 @@ def test_counts_of_an_earlier_run_are_shown_at_once() -> None:
     }
 
 
-def test_utilization_and_running_requests_are_true_at_every_moment() -> None:
+def test_utilization_and_held_slots_are_true_at_every_moment() -> None:
     scene = Scene()
     agent = scene.join(A, described(capacity=4))
     slot = scene.registry.take_slot(agent)
@@ -71,7 +71,7 @@ def test_utilization_and_running_requests_are_true_at_every_moment() -> None:
 
     assert now() == (0.25, 1)
     slot.headers_arrived()
-    assert now() == (0, 1)
+    assert now() == (0, 0)
     slot.release()
     assert now() == (0, 0)
 

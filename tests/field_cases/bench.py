@@ -93,7 +93,7 @@ class Bench:
         return (await self.page()).total("hivenet_agent_requests_failed_total")
 
     async def active_requests(self) -> float:
-        """Requests that the router has running on agents."""
+        """Slots that requests hold on agents."""
         return (await self.page()).total("hivenet_agent_active_requests")
 
     async def rests(self) -> None:

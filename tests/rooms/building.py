@@ -131,7 +131,7 @@ class Rooms:
             and self.placing.waiting == 0
             and self.placing.permits_free == self.forwards_max
             and not self.plane.eager
-            and all(agent.streams_in_flight == 0 for agent in self.registry)
+            and all(agent.active_slots == agent.running_streams == 0 for agent in self.registry)
         )
 
 

@@ -132,7 +132,7 @@ async def test_left_alone_it_goes_through_all_of_them(ending: str) -> None:
     seen = []
     for _ in range(8):
         await asyncio.sleep(0.5)
-        held = [agent.peer for agent in agents if agent.streams_in_flight]
+        held = [agent.peer for agent in agents if agent.active_slots or agent.running_streams]
         seen.append((rooms.recorder.waiting.get(MODEL, 0), held, len(scene.exchange.forwards)))
         await asyncio.sleep(0.5)
     await asyncio.wait(scene.tasks)

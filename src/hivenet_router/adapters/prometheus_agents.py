@@ -47,7 +47,7 @@ _OF_AGENT: Final[tuple[tuple[Metric, Callable[[Agent], float]], ...]] = (
     (metrics.AGENT_CAPACITY_UTILIZATION, lambda agent: agent.capacity_utilization),
     (metrics.AGENT_SRTT_MS, _srtt_ms),
     (metrics.AGENT_RTTVAR_MS, _rttvar_ms),
-    (metrics.AGENT_ACTIVE_REQUESTS, lambda agent: agent.streams_in_flight),
+    (metrics.AGENT_ACTIVE_REQUESTS, lambda agent: agent.active_slots),
 )
 _OF_OUTCOMES: Final[tuple[tuple[Metric, Callable[[Outcomes], int]], ...]] = (
     (metrics.AGENT_REQUESTS_SUCCESS, lambda outcomes: outcomes.successes),

@@ -157,11 +157,6 @@ class Agent:
         return self.linked and self.process_healthy and self.backend_healthy
 
     @property
-    def streams_in_flight(self) -> int:
-        """Requests of this router on it, those included whose slot was given back at their headers."""
-        return self.active_slots + self.running_streams
-
-    @property
     def free_slots(self) -> int:
         """How many more requests it can be given now: 0 when unroutable, full, or at its transport's bound.
 

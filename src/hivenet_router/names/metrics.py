@@ -133,7 +133,8 @@ AGENT_ACTIVE_REQUESTS: Final = Metric(
     "hivenet_agent_active_requests",
     "gauge",
     AGENT_LABELS,
-    "Requests this router has running on the agent, streams until their last byte.",
+    "Slots held on the agent: requests until their response headers came, "
+    "with --hold-slot-for-stream until their last byte.",
 )
 
 REQUESTS: Final = Metric(

@@ -14,5 +14,6 @@ pub mod meter;
 mod own_request;
 pub mod peers;
 pub mod plane;
+mod seldom;
 pub mod upstream;
 pub mod wakeups;

@@ -4,6 +4,7 @@
 use super::{Arrival, ForwardSpec, forward::BreakKind};
 use crate::{
     meter::{Meter, Usage},
+    seldom::Seldom,
     upstream::{LinkClosed, UpBody},
 };
 use bytes::{Bytes, BytesMut};
@@ -11,7 +12,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 use tokio::time::{Sleep, sleep_until};
@@ -56,6 +57,10 @@ pub struct StreamBody {
     limits: StreamLimits,
     // One timer, set anew only when it fires: pieces come far more often than it does.
     timer: Pin<Box<Sleep>>,
+    news: Seldom,
+    is_aborted: bool,
+    is_unlinked: bool,
+    has_timer_fired: bool,
     is_over: bool,
 }
 
@@ -86,6 +91,10 @@ impl StreamBody {
             silent_since: None,
             limits,
             timer,
+            news: Seldom::default(),
+            is_aborted: false,
+            is_unlinked: false,
+            has_timer_fired: false,
             is_over: false,
         }
     }
@@ -117,7 +126,8 @@ impl StreamBody {
         if self.is_over {
             return Poll::Ready(Chunk::End);
         }
-        if self.arrival.mailbox.poll_abort(cx) {
+        self.poll_news(cx);
+        if self.is_aborted {
             return Poll::Ready(self.break_off(BreakKind::Aborted));
         }
         let next = self.body.poll_next(cx);
@@ -134,11 +144,11 @@ impl StreamBody {
             // All that matters was said before the connection died.
             Poll::Ready(Err(_)) if self.has_end_mark() => Poll::Ready(self.end()),
             Poll::Ready(_) => {
-                let is_linked = !self.is_link_closed(cx);
-                Poll::Ready(self.break_off(if is_linked {
-                    BreakKind::Lost
-                } else {
+                self.look_again(cx);
+                Poll::Ready(self.break_off(if self.is_unlinked {
                     BreakKind::LinkLost
+                } else {
+                    BreakKind::Lost
                 }))
             }
             Poll::Pending => self.poll_limits(cx),
@@ -147,7 +157,8 @@ impl StreamBody {
 
     /// What ends the stream while nobody takes its pieces: a command, or its total time.
     pub fn poll_called_off(&mut self, cx: &mut Context<'_>) -> Poll<BreakKind> {
-        if self.arrival.mailbox.poll_abort(cx) {
+        self.poll_news(cx);
+        if self.is_aborted {
             return Poll::Ready(BreakKind::Aborted);
         }
         let Some(total) = self.limits.total else {
@@ -156,14 +167,48 @@ impl StreamBody {
         if self.is_overtime() {
             return Poll::Ready(BreakKind::Overtime);
         }
-        self.timer
-            .as_mut()
-            .reset((self.limits.begun + total).into());
-        self.timer.as_mut().poll(cx).map(|()| BreakKind::Overtime)
+        let due = self.limits.begun + total;
+        if self.has_timer_fired || self.timer.deadline() != due.into() {
+            self.set_timer(due, cx);
+        }
+        if self.has_timer_fired {
+            return Poll::Ready(BreakKind::Overtime);
+        }
+        Poll::Pending
+    }
+
+    /// Asks whatever else could end the stream, if any of it has called.
+    fn poll_news(&mut self, cx: &mut Context<'_>) {
+        if !self.news.is_due(cx) {
+            return;
+        }
+        let waker = self.news.waker();
+        let cx = &mut Context::from_waker(&waker);
+        self.is_aborted |= self.arrival.mailbox.poll_abort(cx);
+        if let Some(closed) = &mut self.link_closed
+            && closed.as_mut().poll(cx).is_ready()
+        {
+            self.link_closed = None;
+            self.is_unlinked = true;
+        }
+        if !self.has_timer_fired {
+            self.has_timer_fired = self.timer.as_mut().poll(cx).is_ready();
+        }
+    }
+
+    fn look_again(&mut self, cx: &mut Context<'_>) {
+        self.news.ask_again();
+        self.poll_news(cx);
+    }
+
+    fn set_timer(&mut self, due: Instant, cx: &mut Context<'_>) {
+        self.timer.as_mut().reset(due.into());
+        self.has_timer_fired = false;
+        self.look_again(cx);
     }
 
     fn poll_limits(&mut self, cx: &mut Context<'_>) -> Poll<Chunk> {
-        if self.is_link_closed(cx) {
+        if self.is_unlinked {
             return Poll::Ready(self.break_off(BreakKind::LinkLost));
         }
         // Silence counts from when all that came had been taken, so that a slow reader is not
@@ -171,23 +216,18 @@ impl StreamBody {
         let silent_since = *self.silent_since.get_or_insert_with(Instant::now);
         let due = next_check(silent_since, &self.limits);
         if self.timer.deadline() > due.into() {
-            self.timer.as_mut().reset(due.into());
+            self.set_timer(due, cx);
         }
-        loop {
-            ready!(self.timer.as_mut().poll(cx));
+        while self.has_timer_fired {
             if self.is_overtime() {
                 return Poll::Ready(self.break_off(BreakKind::Overtime));
             }
             if Instant::now() >= silent_since + self.limits.idle {
                 return Poll::Ready(self.break_off(BreakKind::Idle));
             }
-            self.timer.as_mut().reset(due.into());
+            self.set_timer(due, cx);
         }
-    }
-
-    fn is_link_closed(&mut self, cx: &mut Context<'_>) -> bool {
-        let link = self.link_closed.as_mut();
-        link.is_some_and(|closed| closed.as_mut().poll(cx).is_ready())
+        Poll::Pending
     }
 
     fn is_overtime(&self) -> bool {

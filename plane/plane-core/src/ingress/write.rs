@@ -4,6 +4,7 @@ use super::{door::Door, watch::Watch};
 use crate::{
     exchange::{BreakKind, Chunk, Ending, StreamBody},
     http1::write::{LAST_CHUNK, put_chunk},
+    seldom::Seldom,
 };
 use bytes::{Buf, Bytes, BytesMut};
 use std::{
@@ -90,17 +91,26 @@ pub(super) async fn stream<IO: AsyncRead + AsyncWrite + Unpin>(
         stall: None,
         is_dirty: false,
     };
+    let leaving = Seldom::default();
     poll_fn(|cx| {
+        // A body that has nothing now will call; only one that was left because of enough goes on.
+        let mut has_more = true;
         loop {
-            pipe.take_in(body, ending, cx);
+            if has_more {
+                has_more = pipe.take_in(body, ending, cx);
+            }
             match pipe.put_out(io, door, cx) {
                 Poll::Ready(Step::Again) => {}
                 Poll::Ready(Step::Over(sent)) => return Poll::Ready(sent),
                 Poll::Pending => break,
             }
         }
-        if watch.poll_gone(io, held_back, cx).is_ready() {
-            return Poll::Ready(Sent::Gone);
+        if leaving.is_due(cx) {
+            let waker = leaving.waker();
+            let cx = &mut Context::from_waker(&waker);
+            if watch.poll_gone(io, held_back, cx).is_ready() {
+                return Poll::Ready(Sent::Gone);
+            }
         }
         // Whoever waits for the client does not listen to the backend; a command is heard all the
         // same. What the client has not taken by then is not sent.
@@ -127,10 +137,16 @@ struct Pipe {
 }
 
 impl Pipe {
-    fn take_in(&mut self, body: &mut StreamBody, ending: &mut Ending, cx: &mut Context<'_>) {
+    /// Takes what is there; false when the body has to call first.
+    fn take_in(
+        &mut self,
+        body: &mut StreamBody,
+        ending: &mut Ending,
+        cx: &mut Context<'_>,
+    ) -> bool {
         while self.end.is_none() && self.out.len() < COALESCED_BYTES {
             match body.poll_chunk(cx) {
-                Poll::Pending => return,
+                Poll::Pending => return false,
                 Poll::Ready(Chunk::Data(piece)) => {
                     ending.passed(piece.len());
                     self.put(&piece);
@@ -147,6 +163,7 @@ impl Pipe {
                 }
             }
         }
+        self.end.is_none()
     }
 
     fn is_full(&self) -> bool {

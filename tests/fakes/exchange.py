@@ -33,6 +33,7 @@ class FakeDigest:
 
     model: str | None
     text_bytes: int = 0
+    input_bytes: int = 0
     messages: int = 0
 
 

@@ -63,6 +63,8 @@ SITE: Final = (
     ("Access-Control-Allow-Origin", "http://evil.example"),
     ("Access-Control-Allow-Credentials", "true"),
     ("X-RateLimit-Remaining-Requests", "0"),
+    ("X-RateLimit-Policy", "5"),
+    ("RateLimit", "r=0"),
     ("X-Request-ID", "theirs"),
 )
 """What an engine says of a whole site, or under names that are the router's."""
@@ -138,6 +140,7 @@ def check_told(reply: Reply) -> None:
     assert not names(told) & {"proxy-authentication-info", "connection"}
     assert not names(told) & {"set-cookie", "strict-transport-security", "refresh", "alt-svc", "clear-site-data"}
     assert not names(told) & {"access-control-allow-credentials", "x-ratelimit-remaining-requests"}
+    assert not names(told) & {"x-ratelimit-policy", "ratelimit"}
     assert [value for name, value in told if name == "access-control-allow-origin"] == ["*"]
     assert [value for name, value in told if name == "x-request-id"] != ["theirs"]
     assert len([name for name, _ in told if name == "x-request-id"]) == 1

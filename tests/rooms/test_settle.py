@@ -16,7 +16,14 @@ from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.ids import ModelName
 from hivenet_router.core.refusals import RefusalReason, reason
 from hivenet_router.names.errors import Blame, ErrorCode
-from hivenet_router.names.paths import CHAT_COMPLETIONS, COUNT_TOKENS, EMBEDDINGS, INFERENCE_PATHS, MESSAGES
+from hivenet_router.names.paths import (
+    CHAT_COMPLETIONS,
+    COMPLETIONS,
+    COUNT_TOKENS,
+    EMBEDDINGS,
+    INFERENCE_PATHS,
+    MESSAGES,
+)
 from hivenet_router.router.forward import Failed, Served
 from hivenet_router.router.refuse import Refusal
 from hivenet_router.router.settle import SettlingRoom, Visit, status_of
@@ -80,6 +87,7 @@ async def test_a_served_request_counts_for_its_agent_with_tokens_and_round_trip(
         (MESSAGES, FakeUsage(42, 1, exact=False, output_bytes=19), 500, (42, 8)),
         (MESSAGES, FakeUsage(42, 90, exact=False, output_bytes=19), 500, (42, 90)),
         (CHAT_COMPLETIONS, None, 19, (14, 8)),
+        (COMPLETIONS, None, 19, (14, 8)),
         (COUNT_TOKENS, FakeUsage(9, None, exact=False), 19, (9, 0)),
         (COUNT_TOKENS, None, 19, (0, 0)),
         (EMBEDDINGS, None, 19, (0, 0)),
@@ -91,7 +99,8 @@ async def test_tokens_that_the_backend_did_not_count_are_estimated_where_a_model
     """EX-7.12 of signals.md: 42 bytes of prompt and 19 of output."""
     desk = Desk()
     finished = FakeFinished("answered", 200, usage, 1.0, bytes=bytes_sent)
-    exchange = FakeExchange(FakeArrived(digest=FakeDigest(MODEL, text_bytes=42, messages=1)))
+    prompt = FakeDigest(MODEL, input_bytes=42) if path == COMPLETIONS else FakeDigest(MODEL, text_bytes=42, messages=1)
+    exchange = FakeExchange(FakeArrived(digest=prompt))
     request = Request(exchange, INFERENCE_PATHS[path], MODEL, b"", at(60.0))
     desk.settled(
         Visit(REQUEST_ID, MODEL, "default", desk.agent, Served(finished, 0.5), finished=finished, request=request)

@@ -208,6 +208,11 @@ impl Digest {
     }
 
     #[getter]
+    fn input_bytes(&self) -> u64 {
+        self.0.input_bytes
+    }
+
+    #[getter]
     fn messages(&self) -> u32 {
         self.0.messages
     }

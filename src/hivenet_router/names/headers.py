@@ -100,23 +100,14 @@ OF_THE_SITE: Final[frozenset[str]] = frozenset(
         "reporting-endpoints",
         "service-worker-allowed",
         "origin-agent-cluster",
-        CORS_ALLOW_ORIGIN,
-        CORS_ALLOW_METHODS,
-        CORS_ALLOW_HEADERS,
-        "access-control-allow-credentials",
-        "access-control-allow-private-network",
-        CORS_EXPOSE_HEADERS,
-        CORS_MAX_AGE,
-        RATE_LIMIT_REMAINING_REQUESTS,
-        RATE_LIMIT_REMAINING_TOKENS,
-        "x-ratelimit-limit-requests",
-        "x-ratelimit-limit-tokens",
-        "x-ratelimit-reset-requests",
-        "x-ratelimit-reset-tokens",
+        "access-control-",
+        "ratelimit",
+        "ratelimit-",
+        "x-ratelimit-",
     }
 )
-"""Response headers that speak for the whole site and not for one answer. A client sees one site, the router's, so they
-are the router's to say; an engine's are left out. Source: http-api.md §15 items 11 and 28; field-cases.md O-10."""
+"""Response headers that speak for the whole site and not for one answer; a name that ends with a dash stands for all
+that begin so. A client sees one site, the router's, so they are the router's to say; an engine's are left out. Source: http-api.md §15 items 11 and 28; field-cases.md O-10."""
 
 BEARER_REALM: Final = 'Bearer realm="hivenet-router"'
 """Value of `www-authenticate` on every 401. Source: http-api.md §2.6."""

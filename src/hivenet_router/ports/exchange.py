@@ -63,6 +63,11 @@ class Digest(Protocol):
         ...
 
     @property
+    def input_bytes(self) -> int:
+        """UTF-8 bytes of what stands in place of messages: `prompt`, `input`."""
+        ...
+
+    @property
     def messages(self) -> int:
         """How many messages the prompt has."""
         ...
@@ -224,7 +229,8 @@ class Finished(Protocol):
 class ForwardPlan:
     """How to forward: the part that is the same for many requests. Made once and passed again and again.
 
-    `drop_fields` of the request and `drop_reply_fields` of the answer stay here; both are in lower case. `set_fields`
+    `drop_fields` of the request and `drop_reply_fields` of the answer (one that ends with a dash: all that begin
+    so) stay here; both are in lower case. `set_fields`
     replace the client's, `default_fields` stand in where the client sent none or none that passes.
     `idle_s` bounds the silence inside a stream, `total_s` a whole stream. `needs_end_mark`: an event stream without its
     dialect's end mark counts as broken off. `break_events` end a stream that the backend lost, that was silent or

@@ -199,11 +199,15 @@ class PlacingRoom:
     async def _wait_for_outcome(self, exchange: Exchange, asking: _Asking) -> Outcome:
         """Wait until there is a place, or none to hope for."""
         began, outcome = self._clock.now(), None
-        while outcome is None or isinstance(outcome, QueueFull):
-            outcome = await self._wait(exchange, asking)
-            # Since it was told that there is no agent, one may have come back.
-            if isinstance(outcome, Nowhere) and self._why_nowhere(asking) is None:
-                outcome = self._ask_again(asking)
+        try:
+            while outcome is None or isinstance(outcome, QueueFull):
+                outcome = await self._wait(exchange, asking)
+                # Since it was told that there is no agent, one may have come back.
+                if isinstance(outcome, Nowhere) and self._why_nowhere(asking) is None:
+                    outcome = self._ask_again(asking)
+        finally:
+            # They know each other, and nobody is to look for that.
+            asking.ticket = asking.limit = asking.woken = None
         if isinstance(outcome, PlacedNow) and asking.was_parked:
             self._recorder.waited(asking.model, self._clock.now() - began)
         return outcome

@@ -174,7 +174,7 @@ def _tokens(request: Request | None, finished: Finished) -> tuple[int, int]:
         return prompt or 0, output
     digest = request.exchange.arrived.digest
     if prompt is None and digest is not None:
-        prompt = estimate_tokens(digest.text_bytes, digest.messages)
+        prompt = estimate_tokens(digest.text_bytes + digest.input_bytes, digest.messages)
     # An answer that is no JSON is all output.
     output_bytes = finished.bytes if usage is None else usage.output_bytes
     return prompt or 0, max(output, output_without_usage(output_bytes))

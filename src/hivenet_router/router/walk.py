@@ -57,7 +57,8 @@ async def walk(exchange: Exchange, path: InferencePath, house: House) -> int:
             visit.served = await _serve(admitted, visit, house)
             visit.finished = visit.served.finished
     except Refusal as refusal:
-        visit.refusal = refusal
+        # Its traceback holds this frame, and so itself and the request with its body.
+        visit.refusal = refusal.with_traceback(None)
         _tell_of_body(exchange, refusal, house.rejections)
         visit.finished = await refuse.answer(exchange, refusal, path.dialect)
     except ClientGone:

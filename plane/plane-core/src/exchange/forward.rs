@@ -70,7 +70,8 @@ pub struct ForwardSpec {
     pub set_fields: Vec<Pair>,
     /// Fields of the request where the client sent none of that name, or none that passes.
     pub default_fields: Vec<Pair>,
-    /// Fields of the backend's answer that stay here, lower case, besides those of its own hop.
+    /// Fields of the backend's answer that stay here, lower case, besides those of its own hop. A name
+    /// that ends with a dash stands for all that begin so.
     pub drop_reply_fields: Vec<Bytes>,
     /// Fields of a streamed answer where the backend has none of that name.
     pub stream_fields: Vec<Pair>,
@@ -198,7 +199,7 @@ impl Forward {
         };
         let is_dropped = |name: &[u8]| {
             let mut dropped = self.spec.drop_reply_fields.iter();
-            dropped.any(|dropped| name.eq_ignore_ascii_case(dropped))
+            dropped.any(|dropped| is_meant(name, dropped))
         };
         put_end_to_end(&mut out, &head.fields, |name| {
             !is_ours(name) && !is_dropped(name) && !name.eq_ignore_ascii_case(b"content-length")
@@ -294,5 +295,15 @@ impl Failure {
             head_s: 0.0,
             is_link_down: false,
         })
+    }
+}
+
+/// Whether a field has this name, or, where that ends with a dash, begins with it.
+fn is_meant(name: &[u8], listed: &[u8]) -> bool {
+    match listed {
+        [.., b'-'] => name
+            .get(..listed.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(listed)),
+        _ => name.eq_ignore_ascii_case(listed),
     }
 }

@@ -107,7 +107,10 @@ OF_THE_SITE: Final[frozenset[str]] = frozenset(
     }
 )
 """Response headers that speak for the whole site and not for one answer; a name that ends with a dash stands for all
-that begin so. A client sees one site, the router's, so they are the router's to say; an engine's are left out. Source: http-api.md §15 items 11 and 28; field-cases.md O-10."""
+that begin so. A client sees one site, the router's, so they are the router's to say; an engine's are left out.
+
+Source: http-api.md §15 items 11 and 28; field-cases.md O-10.
+"""
 
 BEARER_REALM: Final = 'Bearer realm="hivenet-router"'
 """Value of `www-authenticate` on every 401. Source: http-api.md §2.6."""

@@ -141,8 +141,9 @@ impl<IO: ServerIo> Served<IO> {
         let mut ending = Ending::new(self.context.events.clone(), arrival.clone());
         let reply = {
             let Served { io, buf, watch, .. } = self;
-            // A client that stopped short of its body has closed its side: that is no news.
-            let watches = !(watch.has_fin() && arrival.peer.is_none());
+            // What is wrong with a request is told at once, also to a client that has sent all it
+            // wants to and closed its side: its going is no news, and nobody works for it.
+            let watches = arrival.problem.is_none();
             let run = exchange::run(&context, &arrival, standing.as_deref(), &mut ending);
             // Who has left is looked for first: a command that comes now would ask a backend for nobody.
             tokio::select! {

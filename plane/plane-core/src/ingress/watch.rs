@@ -14,6 +14,9 @@ use tokio_util::{io::poll_read_buf, sync::WaitForCancellationFutureOwned};
 /// connection ends with the answer under way: only who reads on sees it leave.
 pub(super) const HELD_BACK_BYTES_MAX: usize = 64 * 1024;
 
+/// Reads in one poll: whoever sends without a pause must not keep its own answer from being heard.
+const READS_MAX: usize = 16;
+
 /// What tells that the other side has gone: end of input from a client, a reset or the loss of the
 /// link from a peer. A peer's own FIN says nothing: originals send it right behind the request.
 ///
@@ -60,7 +63,13 @@ impl Watch {
         buf: &mut BytesMut,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
+        let mut reads = 0;
         while !self.has_fin {
+            if reads == READS_MAX {
+                cx.waker().wake_by_ref();
+                break;
+            }
+            reads += 1;
             if buf.len() >= HELD_BACK_BYTES_MAX {
                 self.is_flooded = true;
             }
@@ -81,5 +90,42 @@ impl Watch {
             Some(closed) => closed.as_mut().poll(cx),
             None => Poll::Pending,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{io, task::Waker};
+    use tokio::io::ReadBuf;
+
+    /// Has always more, as a client on a fast link has.
+    struct Endless;
+
+    impl AsyncRead for Endless {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            room: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            room.put_slice(&[b'x'; 1024][..room.remaining().min(1024)]);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_client_that_never_pauses_gives_way_and_holds_no_more_than_the_bound() {
+        let mut watch = Watch::new(&Who::client("203.0.113.9:1".into()));
+        let mut buf = BytesMut::new();
+        for _ in 0..100 {
+            let polled = watch.poll_gone(
+                &mut Endless,
+                &mut buf,
+                &mut Context::from_waker(Waker::noop()),
+            );
+            assert!(polled.is_pending());
+            assert!(buf.len() < 2 * HELD_BACK_BYTES_MAX);
+        }
+        assert!(watch.is_flooded());
     }
 }

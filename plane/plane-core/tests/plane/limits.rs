@@ -57,6 +57,27 @@ async fn a_413_reaches_a_client_that_is_still_sending() {
 }
 
 #[tokio::test]
+async fn a_413_reaches_a_client_that_has_sent_all_and_closed_its_side() {
+    let mut bench = Bench::with(|door| door.body_bytes_max = 5);
+    for framing in [
+        "Content-Length: 8\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n8\r\n",
+    ] {
+        let mut client = bench.client().await;
+        let request = format!("POST / HTTP/1.1\r\nHost: h\r\n{framing}12345678");
+        client.send(request).await;
+        client.stream.shutdown().await.unwrap();
+        let arrival = bench.arrived().await;
+        assert_eq!(arrival.problem, Some(Problem::TooLarge));
+        // A decider under load takes its time, and the end of input is there long before it.
+        tokio::time::sleep(SHORT).await;
+        arrival.mailbox.post(respond(413, "too large"));
+        assert_eq!(client.answer().await.status, 413, "{framing}");
+        assert_eq!(bench.outcome(&arrival).await, Outcome::Responded);
+    }
+}
+
+#[tokio::test]
 async fn a_body_of_just_the_limit_is_taken() {
     let mut bench = Bench::with(|door| door.body_bytes_max = 5);
     let mut client = bench.client().await;

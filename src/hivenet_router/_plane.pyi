@@ -382,12 +382,14 @@ class Plane:
         conns_per_ip: int,
         inbound_served: int = 1024,
         inbound_waiting: int = 384,
+        inbound_window_bytes: int = 262_144,
         streams_max: int = 1024,
         pool_idle_max: int = 256,
         pool_age_max_s: float = 30.0,
     ) -> Plane:
         """Starts the thread; `identity` is the 68-byte key file. Of the streams a peer has open, `inbound_served` are
-        served at once and `inbound_waiting` more may wait; one more is reset.
+        served at once and `inbound_waiting` more may wait; one more is reset. Each may hold `inbound_window_bytes`
+        unread from its start (256 KiB at least), as long as all together hold no more than 64 MiB beyond 256 KiB.
 
         Raises: OSError when it cannot start.
         """

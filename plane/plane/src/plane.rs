@@ -35,7 +35,7 @@ fn parse_addr(text: &str) -> PyResult<Multiaddr> {
 #[pymethods]
 impl Plane {
     #[new]
-    #[pyo3(signature = (identity, peer_door, *, conns_per_ip, inbound_served = 1024, inbound_waiting = 384, streams_max = 1024, pool_idle_max = 256, pool_age_max_s = 30.0))]
+    #[pyo3(signature = (identity, peer_door, *, conns_per_ip, inbound_served = 1024, inbound_waiting = 384, inbound_window_bytes = 262_144, streams_max = 1024, pool_idle_max = 256, pool_age_max_s = 30.0))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -44,6 +44,7 @@ impl Plane {
         conns_per_ip: usize,
         inbound_served: usize,
         inbound_waiting: usize,
+        inbound_window_bytes: usize,
         streams_max: usize,
         pool_idle_max: usize,
         pool_age_max_s: f64,
@@ -52,6 +53,7 @@ impl Plane {
         config.conns_per_ip = conns_per_ip;
         config.inbound_served = inbound_served;
         config.inbound_waiting = inbound_waiting;
+        config.inbound_window_bytes = inbound_window_bytes;
         config.streams_max = streams_max;
         let pool = PoolLimits {
             idle_max: pool_idle_max,

@@ -160,6 +160,7 @@ class PlaneAdapter:
         conns_per_ip: int,
         inbound_served: int,
         inbound_waiting: int = 384,
+        inbound_window_bytes: int = 256 * 1024,
         streams_max: int = 1024,
     ) -> None:
         self._plane: Final = Plane(
@@ -168,6 +169,7 @@ class PlaneAdapter:
             conns_per_ip=conns_per_ip,
             inbound_served=inbound_served,
             inbound_waiting=inbound_waiting,
+            inbound_window_bytes=inbound_window_bytes,
             streams_max=streams_max,
         )
         self.loop: Final = asyncio.get_running_loop()

@@ -52,6 +52,8 @@ CONNECTIONS_PER_IP_MAX: Final = 8
 """Of those that others open to an agent with a listener. Source: wire.md §5.7."""
 STREAMS_SERVED_MAX: Final = 4608
 """More than a router opens at once (4,096), so that none waits: streams that wait hold up the pings of their link."""
+PROMPT_WINDOW_BYTES: Final = 2 * 1024 * 1024
+"""Of a prompt so much can be under way at once: 40 MB/s over a link whose round trip is 50 ms."""
 _HANGUP_ADVICE: Final = "settings are read at the start only; to change them, restart the agent"
 _KEPT_CONNECTIONS_MIN: Final = 256
 
@@ -210,6 +212,7 @@ class _Agent:
                 self,
                 conns_per_ip=CONNECTIONS_PER_IP_MAX,
                 inbound_served=STREAMS_SERVED_MAX,
+                inbound_window_bytes=PROMPT_WINDOW_BYTES,
             )
         except OSError as error:
             raise CannotStart(f"the data plane does not start: {error}") from error

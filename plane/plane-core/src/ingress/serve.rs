@@ -85,7 +85,8 @@ pub async fn serve<IO: ServerIo>(io: IO, context: Arc<Context>, door: Arc<Door>,
         is_fresh = false;
         let after = match next {
             Next::Request(head) => served.answer(*head).await,
-            Next::Closed => return,
+            // Nothing is under way: an end in good order, also for a peer, to whom a drop is a reset.
+            Next::Closed => return served.close(false).await,
             Next::Refused(refused) => served.refuse(refused).await,
         };
         match after {

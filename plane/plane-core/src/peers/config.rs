@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{
     behaviour::LinkLimits,
     conn::OWN_STREAMS_MAX,
-    mux::{ACK_BACKLOG, MuxConfig, OWN_STREAMS},
     swarm::NEGOTIATING_MAX,
+    yamux::{ACK_BACKLOG, MuxConfig, OWN_STREAMS},
 };
 
 /// Inbound connections in all, pending ones included.
@@ -32,6 +32,9 @@ pub struct PeersConfig {
     pub inbound_queue: usize,
     pub conns_per_ip: usize,
     pub connections_max: usize,
+    /// Unread bytes an inbound stream may hold from its start: what a large body needs on a long link. More
+    /// than 256 KiB comes out of `window_extra_bytes`.
+    pub inbound_window_bytes: usize,
     /// Unread bytes by which the windows of one connection may grow in all, for long distances.
     pub window_extra_bytes: usize,
     /// Payload of one data frame at most.
@@ -56,6 +59,7 @@ impl PeersConfig {
             inbound_queue: 64,
             conns_per_ip: CONNS_PER_IP_MAX,
             connections_max: CONNECTIONS_MAX,
+            inbound_window_bytes: mux.inbound_window_bytes,
             window_extra_bytes: mux.window_extra_bytes,
             frame_bytes: mux.frame_bytes,
             // A peer that stands still is given up between every + 2 within and 2 every + 2 within: 12.5 to 15 s.
@@ -68,8 +72,8 @@ impl PeersConfig {
 
     pub(super) fn mux(&self) -> MuxConfig {
         MuxConfig {
-            outbound_max: self.streams_max,
             inbound_max: self.inbound_served + self.inbound_waiting + OWN_STREAMS,
+            inbound_window_bytes: self.inbound_window_bytes,
             window_extra_bytes: self.window_extra_bytes,
             frame_bytes: self.frame_bytes,
             ..MuxConfig::default()

@@ -5,7 +5,7 @@
 //! Whatever a peer can make grow is bounded: streams, negotiations, unread bytes, connections per peer, per
 //! address and in all. Whether a peer is welcome, and what is said over the streams, is left to the caller.
 //!
-//! From the wire up: `mux`, `substream` and `flush` (yamux), `handler` and `behaviour` (streams and
+//! From the wire up: `yamux` (the muxer), `handler` and `behaviour` (streams and
 //! connections for libp2p), `swarm` and `task`, `conn` and `stream` (what callers hold).
 //! Source: wire.md 5.
 
@@ -14,18 +14,16 @@ mod admission;
 mod behaviour;
 mod config;
 mod conn;
-mod flush;
 mod handler;
 mod identity;
 mod listens;
-mod mux;
 mod reason;
 mod stream;
-mod substream;
 mod swarm;
 mod task;
 #[cfg(test)]
 mod tests;
+mod yamux;
 
 use std::{fmt, net::IpAddr, sync::Arc};
 

@@ -7,21 +7,13 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
-use futures::{
-    AsyncWrite as _, AsyncWriteExt as _,
-    task::{ArcWake, waker},
-};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
-use tokio_util::compat::TokioAsyncReadCompatExt;
 
 use super::{
-    super::{
-        flush::late,
-        mux::{MuxConfig, WINDOW_BYTES},
-    },
+    super::yamux::{MuxConfig, Side, WINDOW_BYTES},
     pipe::{fill, pair, run, small, stream_pair},
 };
 
@@ -59,7 +51,7 @@ async fn streams_above_the_inbound_cap_are_reset_and_the_others_live() {
 #[tokio::test(start_paused = true)]
 async fn closing_takes_one_second_at_most_when_the_peer_reads_nothing() {
     let (near, far) = tokio::io::duplex(1024);
-    let mut left = run(near, &small(), yamux::Mode::Client);
+    let mut left = run(near, &small(), Side::Dialer);
     let mut stream = left.open().await;
     fill(&mut stream).await;
     let begun = tokio::time::Instant::now();
@@ -143,8 +135,8 @@ async fn streams_that_write_in_the_same_pass_share_one_flush() {
         io: near,
         flushes: flushes.clone(),
     };
-    let mut left = run(near, &small(), yamux::Mode::Client);
-    let mut right = run(far, &small(), yamux::Mode::Server);
+    let mut left = run(near, &small(), Side::Dialer);
+    let mut right = run(far, &small(), Side::Listener);
     let (mut writers, mut readers) = (Vec::new(), Vec::new());
     for _ in 0..50 {
         let (ours, theirs) = stream_pair(&mut left, &mut right).await;
@@ -165,67 +157,4 @@ async fn streams_that_write_in_the_same_pass_share_one_flush() {
     let flushed = flushes.load(Ordering::Relaxed) - before;
     assert!(flushed <= 3, "{flushed} flushes for 50 chunks");
     drop(tasks);
-}
-
-/// Counts how often the task would be woken.
-#[derive(Default)]
-struct Wakes(AtomicUsize);
-
-impl ArcWake for Wakes {
-    fn wake_by_ref(this: &Arc<Self>) {
-        this.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-#[tokio::test]
-async fn a_flush_is_booked_for_the_next_pass_and_done_there() {
-    let flushes = Arc::new(AtomicUsize::new(0));
-    let (near, _far) = tokio::io::duplex(64);
-    let counted = Counted {
-        io: near,
-        flushes: flushes.clone(),
-    };
-    let (mut io, mut flusher) = late(counted.compat());
-    let woken = Arc::new(Wakes::default());
-    let waker = waker(woken.clone());
-    let mut cx = Context::from_waker(&waker);
-    let done = || flushes.load(Ordering::Relaxed);
-    assert!(!flusher.flush(&mut cx, false).unwrap());
-    assert_eq!(
-        (done(), woken.0.load(Ordering::Relaxed)),
-        (0, 0),
-        "nothing was written"
-    );
-    io.write_all(b"frame").await.unwrap();
-    io.flush().await.unwrap();
-    flusher.flush(&mut cx, false).unwrap();
-    assert_eq!(
-        (done(), woken.0.load(Ordering::Relaxed)),
-        (0, 1),
-        "one more pass is booked"
-    );
-    flusher.flush(&mut cx, false).unwrap();
-    assert_eq!(
-        (done(), woken.0.load(Ordering::Relaxed)),
-        (1, 1),
-        "and flushes"
-    );
-    io.write_all(b"frame").await.unwrap();
-    flusher.flush(&mut cx, true).unwrap();
-    assert_eq!(
-        (done(), woken.0.load(Ordering::Relaxed)),
-        (2, 1),
-        "a close does not wait"
-    );
-}
-
-#[tokio::test]
-async fn a_flush_that_makes_room_says_that_a_write_was_held_back() {
-    let (near, mut far) = tokio::io::duplex(4);
-    let (mut io, mut flusher) = late(near.compat());
-    let mut cx = Context::from_waker(Waker::noop());
-    io.write_all(b"full").await.unwrap();
-    assert!(Pin::new(&mut io).poll_write(&mut cx, b"more").is_pending());
-    far.read_exact(&mut [0; 4]).await.unwrap();
-    assert!(flusher.flush(&mut cx, false).unwrap());
 }

@@ -9,7 +9,10 @@ use tokio::{
 };
 
 use super::{
-    super::{Peers, PeersConfig, mux::MuxConfig, new_identity_bytes},
+    super::{
+        Peers, PeersConfig, new_identity_bytes,
+        yamux::{MuxConfig, Side},
+    },
     bytes,
     pipe::{frame, run},
 };
@@ -22,7 +25,7 @@ const NOISE: &str = "072f6e6f6973650a";
 #[tokio::test]
 async fn a_new_stream_carries_syn_with_its_first_bytes_and_a_drop_sends_rst() {
     let (near, mut raw) = tokio::io::duplex(1 << 16);
-    let left = run(near, &MuxConfig::default(), yamux::Mode::Client);
+    let left = run(near, &MuxConfig::default(), Side::Dialer);
     let mut stream = left.open().await;
     stream.write_all(b"hi").await.unwrap();
     let (syn, payload) = frame(&mut raw).await;
@@ -36,7 +39,7 @@ async fn a_new_stream_carries_syn_with_its_first_bytes_and_a_drop_sends_rst() {
 #[tokio::test]
 async fn a_shutdown_sends_fin_and_the_drop_after_it_nothing() {
     let (near, mut raw) = tokio::io::duplex(1 << 16);
-    let left = run(near, &MuxConfig::default(), yamux::Mode::Server);
+    let left = run(near, &MuxConfig::default(), Side::Listener);
     let mut first = left.open().await;
     first.write_all(b"hi").await.unwrap();
     first.shutdown().await.unwrap();
@@ -60,7 +63,7 @@ async fn a_shutdown_sends_fin_and_the_drop_after_it_nothing() {
 #[tokio::test]
 async fn the_recorded_answer_of_an_original_router_is_read_to_its_fin() {
     let (near, mut raw) = tokio::io::duplex(1 << 16);
-    let left = run(near, &MuxConfig::default(), yamux::Mode::Client);
+    let left = run(near, &MuxConfig::default(), Side::Dialer);
     let mut stream = left.open().await;
     stream.write_all(b"GET").await.unwrap();
     for part in [
@@ -81,7 +84,7 @@ async fn the_recorded_answer_of_an_original_router_is_read_to_its_fin() {
 #[tokio::test]
 async fn the_recorded_stream_that_an_original_router_resets_is_an_error() {
     let (near, mut raw) = tokio::io::duplex(1 << 16);
-    let mut left = run(near, &MuxConfig::default(), yamux::Mode::Client);
+    let mut left = run(near, &MuxConfig::default(), Side::Dialer);
     for part in [
         "000200010000000000000000",
         "000100010000000200000000",
@@ -101,7 +104,7 @@ async fn the_recorded_stream_that_an_original_router_resets_is_an_error() {
 #[tokio::test]
 async fn a_ping_of_an_original_router_is_answered_with_its_value() {
     let (near, mut raw) = tokio::io::duplex(1 << 16);
-    let _left = run(near, &MuxConfig::default(), yamux::Mode::Client);
+    let _left = run(near, &MuxConfig::default(), Side::Dialer);
     raw.write_all(&bytes("00020001000000000000beef"))
         .await
         .unwrap();

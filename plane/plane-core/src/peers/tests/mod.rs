@@ -10,6 +10,9 @@ mod link;
 mod lost;
 mod mux;
 mod pipe;
+mod protocol;
+mod windows;
+mod wire;
 
 use super::{Conn, Inbound, LinkStream, Peers};
 

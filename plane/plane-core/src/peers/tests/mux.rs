@@ -74,12 +74,27 @@ async fn a_dropped_stream_resets_the_stalled_writer() {
 }
 
 #[tokio::test]
-async fn after_our_own_fin_the_end_reads_as_eof() {
+async fn a_reset_is_told_also_after_our_own_fin() {
     let (mut left, mut right) = pair(&small());
     let (mut ours, theirs) = stream_pair(&mut left, &mut right).await;
     ours.shutdown().await.unwrap();
     drop(theirs);
-    assert_eq!(ours.read(&mut [0; 8]).await.unwrap(), 0);
+    let error = ours.read(&mut [0; 8]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_server_that_breaks_off_after_the_clients_fin_resets() {
+    let (mut left, mut right) = pair(&small());
+    let (mut ours, mut theirs) = stream_pair(&mut left, &mut right).await;
+    ours.shutdown().await.unwrap();
+    assert_eq!(theirs.read(&mut [0; 8]).await.unwrap(), 0);
+    theirs.write_all(b"half an ans").await.unwrap();
+    drop(theirs);
+    let mut got = Vec::new();
+    let error = ours.read_to_end(&mut got).await.unwrap_err();
+    assert_eq!(got, b"half an ans");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
 async fn waiters_of(end: &mut End, other: &mut End) -> [tokio::task::JoinHandle<io::Error>; 2] {

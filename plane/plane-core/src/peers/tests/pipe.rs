@@ -11,17 +11,14 @@ use tokio::{
 };
 use tokio_util::compat::{Compat, FuturesAsyncReadCompatExt, TokioAsyncReadCompatExt};
 
-use super::super::{
-    mux::{MuxConfig, Muxer},
-    substream::Substream,
-};
+use super::super::yamux::{MuxConfig, Muxer, Side, Substream};
 
 pub(super) type TestStream = Compat<Substream>;
 
 /// One end of a pipe with a muxer on it.
 pub(super) struct End {
     opens: mpsc::UnboundedSender<oneshot::Sender<TestStream>>,
-    inbound: mpsc::UnboundedReceiver<TestStream>,
+    pub(super) inbound: mpsc::UnboundedReceiver<TestStream>,
     close: Option<oneshot::Sender<()>>,
     pub(super) task: JoinHandle<io::Result<()>>,
 }
@@ -49,16 +46,16 @@ impl End {
 pub(super) fn pair(config: &MuxConfig) -> (End, End) {
     let (left, right) = tokio::io::duplex(1 << 20);
     (
-        run(left, config, yamux::Mode::Client),
-        run(right, config, yamux::Mode::Server),
+        run(left, config, Side::Dialer),
+        run(right, config, Side::Listener),
     )
 }
 
-pub(super) fn run<C>(io: C, config: &MuxConfig, mode: yamux::Mode) -> End
+pub(super) fn run<C>(io: C, config: &MuxConfig, side: Side) -> End
 where
     C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let mut muxer = Muxer::new(io.compat(), config.clone(), mode);
+    let mut muxer = Muxer::new(io.compat(), config.clone(), side);
     let (opens, mut wanted) = mpsc::unbounded_channel::<oneshot::Sender<TestStream>>();
     let (accepted, inbound) = mpsc::unbounded_channel();
     let (close, mut closing) = oneshot::channel::<()>();
@@ -106,7 +103,6 @@ where
 
 pub(super) fn small() -> MuxConfig {
     MuxConfig {
-        outbound_max: 64,
         inbound_max: 64,
         window_extra_bytes: 0,
         ..MuxConfig::default()

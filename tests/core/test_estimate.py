@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from hivenet_router.core.estimate import (
     COLD_TOKENS_PER_BYTE,
     MODELS_LEARNED_MAX,
+    TOKENS_TOLD_MAX,
     LearnedRatios,
+    believed,
     estimate_tokens,
     tokens_without_usage,
 )
@@ -61,6 +63,16 @@ def test_nothing_is_learned_from_nothing(text_bytes: int, prompt_tokens: int) ->
     ratios = LearnedRatios()
     ratios.observe(MODEL, prompt_tokens=prompt_tokens, text_bytes=text_bytes)
     assert ratios.of(MODEL) == COLD_TOKENS_PER_BYTE
+
+
+@pytest.mark.parametrize("told", [None, 0, 1, TOKENS_TOLD_MAX])
+def test_what_an_engine_may_have_used_is_believed(told: int | None) -> None:
+    assert believed(told) == told
+
+
+@pytest.mark.parametrize("told", [-1, TOKENS_TOLD_MAX + 1, 10**18, 2**64 - 1])
+def test_what_no_request_can_have_used_is_not_believed(told: int) -> None:
+    assert believed(told) is None
 
 
 def test_models_learn_apart() -> None:

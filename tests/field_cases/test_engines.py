@@ -338,3 +338,20 @@ async def test_a16_neither_replica_is_blamed_for_such_answers(bench: Bench) -> N
             assert (reply.status, reply.body) == (200, body)
         assert sum(len(bench.engines[name].turns) for name in ("a", "b")) == 2
     assert await bench.failed_attempts() == failed_before
+
+
+USED: Final = b'"prompt_tokens":4,"completion_tokens":100,"total_tokens":104'
+
+
+@pytest.mark.parametrize("told", ["1000000000000000000", "18446744073709551615", "1e18", "-5", "1.5", "9" * 40, '"7"'])
+async def test_a_number_of_tokens_that_cannot_be_does_not_reach_the_counters(bench: Bench, told: str) -> None:
+    """The answer is relayed as it is; what it took is estimated from what was seen of it, a few bytes."""
+    body = ANSWER.replace(USED, f'"prompt_tokens":{told},"completion_tokens":{told}'.encode())
+    bench.begin(says(*sized(body).pieces))
+    tokens = await Tokens(bench).begin()
+    reply = await ask(bench.http, CHAT, BODIES[CHAT])
+    assert (reply.status, reply.body) == (200, body)
+    assert told.encode() in body
+    prompt, output = await tokens.counted()
+    assert 0 < prompt < 100
+    assert 0 < output < 100

@@ -73,7 +73,7 @@ class Rooms:
         self.house = House(
             placing=self.placing,
             forwarding=self.forwarding,
-            settling=SettlingRoom(self.clock, self.recorder),
+            settling=SettlingRoom(self.clock, self.recorder, self.rejections),
             rejections=self.rejections,
             clock=self.clock,
             recorder=self.recorder,

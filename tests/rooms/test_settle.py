@@ -13,6 +13,7 @@ from hivenet_router.core.agent import Agent
 from hivenet_router.core.attempts import Busy, Failure, LinkDead, StreamBroken, TimedOut
 from hivenet_router.core.backend_errors import BackendFailure
 from hivenet_router.core.clock import Monotonic
+from hivenet_router.core.estimate import TOKENS_TOLD_MAX
 from hivenet_router.core.ids import ModelName
 from hivenet_router.core.refusals import RefusalReason, reason
 from hivenet_router.names.errors import Blame, ErrorCode
@@ -26,6 +27,7 @@ from hivenet_router.names.paths import (
 )
 from hivenet_router.router.forward import Failed, Served
 from hivenet_router.router.refuse import Refusal
+from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.router.settle import SettlingRoom, Visit, status_of
 from hivenet_router.router.stages import Request
 
@@ -48,7 +50,10 @@ class Desk:
         self.book = Book()
         self.agent = self.book.join(A)
         self.recorder = RecordingRecorder()
-        self.room = SettlingRoom(VirtualClock(), self.recorder)
+        self.room = self.room_with(VirtualClock())
+
+    def room_with(self, clock: VirtualClock) -> SettlingRoom:
+        return SettlingRoom(clock, self.recorder, RejectionRoom(clock, self.recorder))
 
     def served(self, outcome: str, *, status: int = 200, first_byte_s: float = 1.0) -> tuple[str, int]:
         finished = FakeFinished(outcome, status, USAGE, first_byte_s)
@@ -107,6 +112,41 @@ async def test_tokens_that_the_backend_did_not_count_are_estimated_where_a_model
     )
     [end] = desk.recorder.ends
     assert (end.input_tokens, end.output_tokens) == tokens
+
+
+@pytest.mark.parametrize(
+    ("path", "usage", "tokens"),
+    [
+        (CHAT_COMPLETIONS, FakeUsage(10**18, 5, output_bytes=19), (14, 8)),
+        (CHAT_COMPLETIONS, FakeUsage(11, TOKENS_TOLD_MAX + 1, output_bytes=19), (11, 8)),
+        (MESSAGES, FakeUsage(2**64 - 1, 2**64 - 1, output_bytes=19), (14, 8)),
+        (EMBEDDINGS, FakeUsage(10**18, 0), (0, 0)),
+    ],
+)
+async def test_a_number_of_tokens_that_cannot_be_is_estimated_and_told_once(
+    path: str, usage: FakeUsage, tokens: tuple[int, int]
+) -> None:
+    desk = Desk()
+    finished = FakeFinished("answered", 200, usage, 1.0, bytes=500)
+    exchange = FakeExchange(FakeArrived(digest=FakeDigest(MODEL, text_bytes=42, messages=1)))
+    request = Request(exchange, INFERENCE_PATHS[path], MODEL, b"", at(60.0))
+    served = Served(finished, 0.5)
+    with capture_logs() as logs:
+        for _ in range(3):
+            desk.room.settle(Visit(REQUEST_ID, MODEL, agent=desk.agent, served=served, request=request), 1.0)
+    assert {(end.input_tokens, end.output_tokens) for end in desk.recorder.ends} == {tokens}
+    assert desk.agent.outcomes.input_tokens == 3 * tokens[0]
+    [line] = logs
+    assert (line["event"], line["peer_id"]) == ("engine_usage_not_believed", A)
+
+
+async def test_the_largest_number_of_tokens_that_can_be_is_believed() -> None:
+    desk = Desk()
+    finished = FakeFinished("answered", 200, FakeUsage(TOKENS_TOLD_MAX, TOKENS_TOLD_MAX), 1.0)
+    with capture_logs() as logs:
+        desk.settled(Visit(REQUEST_ID, MODEL, agent=desk.agent, served=Served(finished, 0.5), finished=finished))
+    [end] = desk.recorder.ends
+    assert (end.input_tokens, end.output_tokens, logs) == (TOKENS_TOLD_MAX, TOKENS_TOLD_MAX, [])
 
 
 @pytest.mark.parametrize("outcome", ["backend_lost", "link_lost", "stream_idle"])
@@ -210,7 +250,7 @@ async def test_a_dead_link_is_counted_once_for_all_requests_on_it() -> None:
     desk = Desk()
     other = desk.book.join(B)
     clock = Stepped()
-    room = SettlingRoom(clock, desk.recorder)
+    room = desk.room_with(clock)
     for agent, seconds in ((desk.agent, 0.0), (desk.agent, 1.9), (other, 1.9), (desk.agent, 2.0), (desk.agent, 3.9)):
         clock.seconds = seconds
         room.attempt_failed(agent, "default", Failed(LinkDead(), 0.0))
@@ -261,7 +301,7 @@ async def test_our_own_words_are_logged() -> None:
 
 async def test_a_model_has_ten_lines_a_second_and_a_count_of_the_others() -> None:
     desk, clock = Desk(), Stepped()
-    room = SettlingRoom(clock, desk.recorder)
+    room = desk.room_with(clock)
     visit = Visit(REQUEST_ID, MODEL, "default", refusal=exhausted(ErrorCode.NO_CAPACITY, "full"))
     with capture_logs() as logs:
         for _ in range(25):

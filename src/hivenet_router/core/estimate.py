@@ -17,6 +17,12 @@ OBSERVED_RATIO_MIN: Final = 0.05
 OBSERVED_RATIO_MAX: Final = 1.0
 MODELS_LEARNED_MAX: Final = 4096
 
+TOKENS_TOLD_MAX: Final = 10_000_000
+"""What an engine may say that it used for one request: more than any model's context. Above it the number is a mistake.
+
+No tighter bound follows from what passed: an image is few bytes of text, and what a model thinks need not be sent.
+"""
+
 _WEIGHT_OF_NEWS: Final = 0.2
 
 
@@ -47,6 +53,14 @@ def tokens_without_usage(texts_bytes: Iterable[int]) -> Tokens:
     Source: signals.md §7.2.
     """
     return Tokens(sum(text_bytes // 4 + TOKENS_PER_MESSAGE_MIN for text_bytes in texts_bytes))
+
+
+def believed(told: int | None) -> int | None:
+    """The number of tokens that an engine told for one request; None where it told none, or one that cannot be.
+
+    It ends up in counters that only grow, so one absurd number would spoil them for as long as they are kept.
+    """
+    return told if told is None or 0 <= told <= TOKENS_TOLD_MAX else None
 
 
 def output_without_usage(output_bytes: int) -> Tokens:

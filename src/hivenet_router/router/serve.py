@@ -155,7 +155,7 @@ class Router:
         self.attending: Final = AttendingRoom(
             self.registry, self.sessions, clock, recorder, self.rejections, close_peer=self.plane.close_peer
         )
-        self.settling: Final = SettlingRoom(clock, recorder)
+        self.settling: Final = SettlingRoom(clock, recorder, self.rejections)
         house = House(
             placing=self.placing,
             forwarding=ForwardRoom(clock, recorder, _forward_limits(settings)),

@@ -12,14 +12,15 @@ import structlog
 
 from hivenet_router.core.agent import Agent
 from hivenet_router.core.attempts import LinkDead, mark_of
-from hivenet_router.core.estimate import estimate_tokens, output_without_usage
+from hivenet_router.core.estimate import TOKENS_TOLD_MAX, believed, estimate_tokens, output_without_usage
 from hivenet_router.core.ids import ModelName, PeerId
 from hivenet_router.core.outcomes import Mark
 from hivenet_router.core.rejections import Rations
 from hivenet_router.names.errors import ERROR_RULES, ErrorCode
-from hivenet_router.ports import Clock, Finished, Recorder, RequestEnd
+from hivenet_router.ports import Clock, Finished, Recorder, RequestEnd, Usage
 from hivenet_router.router.forward import Failed, Served
 from hivenet_router.router.refuse import Refusal
+from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.router.stages import Request
 
 log = structlog.get_logger("policy")
@@ -50,6 +51,10 @@ _OWN_WORDS: Final = frozenset(
 """Codes whose message is the router's. Under every other one an agent may have written it, whatever it gives as the
 source, and what an engine says may hold a client's prompt."""
 _UNKNOWN_MODEL: Final = "(unknown)"
+_NOT_BELIEVED: Final = (
+    f"its engine says that one request took more than {TOKENS_TOLD_MAX} tokens; they are estimated instead: "
+    "look at what the engine reports as usage"
+)
 
 NO_MODEL: Final = ModelName("")
 """The model of a request that was refused before it named one."""
@@ -78,9 +83,10 @@ def status_of(finished: Finished) -> int:
 class SettlingRoom:
     """Books the ends of requests and of failed attempts."""
 
-    def __init__(self, clock: Clock, recorder: Recorder) -> None:
+    def __init__(self, clock: Clock, recorder: Recorder, rejections: RejectionRoom) -> None:
         self._clock = clock
         self._recorder = recorder
+        self._rejections = rejections
         self._link_resets: dict[PeerId, float] = {}
         self._lines: Final = Rations()
 
@@ -100,6 +106,7 @@ class SettlingRoom:
             first_byte_s = served.finished.first_byte_s
             input_tokens, output_tokens = _tokens(visit.request, served.finished)
             if agent is not None:
+                self._tell_of_usage(agent, served.finished.usage)
                 self._settle_agent(agent, served, outcome, input_tokens, output_tokens)
         if refusal is not None and refusal.exhausted_by is not None:
             self._settle_exhausted(visit, refusal, refusal.exhausted_by)
@@ -125,6 +132,10 @@ class SettlingRoom:
         elif served.finished.outcome in _CUT_BY_BACKEND:
             mark = Mark.APPLICATION if agent.linked else Mark.CONNECTION
             agent.outcomes.failed(mark, sample_s=served.head_s, now=self._clock.now())
+
+    def _tell_of_usage(self, agent: Agent, usage: Usage | None) -> None:
+        if usage is not None and not _is_credible(usage):
+            self._rejections.refused("engine_usage_not_believed", _NOT_BELIEVED, peer=agent.peer)
 
     def _settle_exhausted(self, visit: Visit, refusal: Refusal, exhausted_by: str) -> None:
         self._recorder.policy_exhausted(visit.model, visit.tenant)
@@ -168,9 +179,10 @@ def _tokens(request: Request | None, finished: Finished) -> tuple[int, int]:
     Source: observability.md §1.4 and §8, 10; signals.md §7.2; field-cases.md O-17, A-16.
     """
     usage = finished.usage
-    prompt = None if usage is None else usage.prompt_tokens
-    output = 0 if usage is None else usage.completion_tokens or 0
-    if request is None or not request.path.generates or (usage is not None and usage.exact):
+    prompt = None if usage is None else believed(usage.prompt_tokens)
+    output = 0 if usage is None else believed(usage.completion_tokens) or 0
+    is_counted = usage is not None and usage.exact and _is_credible(usage)
+    if request is None or not request.path.generates or is_counted:
         return prompt or 0, output
     digest = request.exchange.arrived.digest
     if prompt is None and digest is not None:
@@ -178,6 +190,11 @@ def _tokens(request: Request | None, finished: Finished) -> tuple[int, int]:
     # An answer that is no JSON is all output.
     output_bytes = finished.bytes if usage is None else usage.output_bytes
     return prompt or 0, max(output, output_without_usage(output_bytes))
+
+
+def _is_credible(usage: Usage) -> bool:
+    told = (usage.prompt_tokens, usage.completion_tokens)
+    return told == (believed(usage.prompt_tokens), believed(usage.completion_tokens))
 
 
 def _outcome_of(visit: Visit) -> tuple[str, int]:

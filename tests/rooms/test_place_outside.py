@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
-from tests.core.making import A
+from tests.core.making import MODEL, A
 from tests.rooms.building import Rooms, refusal_of, turns
 
 from hivenet_router.core.attempts import Attempts
+from hivenet_router.core.ids import ModelName
 from hivenet_router.names.errors import ErrorCode
+from hivenet_router.names.paths import CHAT_COMPLETIONS, EMBEDDINGS
 from hivenet_router.ports import ClientGone
 
 
@@ -44,6 +46,46 @@ async def test_without_an_enqueue_timeout_it_is_refused_at_once() -> None:
         began = rooms.clock.now()
         assert (await refusal_of(rooms.place(rooms.chat()))).code is ErrorCode.QUEUE_FULL
         assert rooms.clock.now() == began
+    assert rooms.is_at_rest
+
+
+@pytest.mark.parametrize("queue_requests_max", [0, 9])
+@pytest.mark.parametrize(
+    ("model", "path", "told"),
+    [
+        ("unknown", CHAT_COMPLETIONS, (ErrorCode.MODEL_NOT_FOUND, 404)),
+        (MODEL, EMBEDDINGS, (ErrorCode.REQUEST_INVALID, 400)),
+    ],
+)
+async def test_what_nobody_serves_is_refused_at_once_however_many_wait(
+    queue_requests_max: int, model: str, path: str, told: tuple[ErrorCode, int]
+) -> None:
+    rooms = Rooms(forwards_max=1, queue_requests_max=queue_requests_max)
+    rooms.join(A, capacity=9)
+    with await rooms.place(rooms.chat()):
+        others = [rooms.place(rooms.chat()) for _ in range(3)]
+        await turns()
+        began = rooms.clock.now()
+        why = await refusal_of(rooms.place(rooms.chat(model, path=path), model=ModelName(model)))
+        assert (why.code, why.status) == told
+        assert rooms.clock.now() == began
+    for other in others:
+        with await other:
+            pass
+    assert rooms.is_at_rest
+
+
+async def test_where_the_agents_are_only_ill_a_request_may_stand_in_the_line() -> None:
+    rooms = Rooms(forwards_max=1, queue_requests_max=1)
+    agent = rooms.join(A, capacity=9)
+    with await rooms.place(rooms.chat()):
+        rooms.registry.link_down(A)
+        in_line = rooms.place(rooms.chat())
+        await turns()
+        assert not in_line.done()
+        rooms.join(A, capacity=9)
+    with await in_line as placed:
+        assert placed.agent.peer == agent.peer
     assert rooms.is_at_rest
 
 

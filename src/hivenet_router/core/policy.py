@@ -175,6 +175,11 @@ def may_wait(
     )
 
 
+def is_offered(agents: ModelPool | None, capability: Capability) -> bool:
+    """Whether any agent of the model is registered for this, healthy or not; if not, no wait for anything helps."""
+    return agents is not None and any(agent.metadata.capability == capability for agent in agents)
+
+
 def evaluate(
     step: PolicyStep,
     agents: ModelPool | None,

@@ -24,6 +24,7 @@ from hivenet_router.core.policy import (
     PolicyStep,
     choose,
     evaluate,
+    is_offered,
     may_wait,
     refusal_for,
 )
@@ -167,6 +168,9 @@ class PlacingRoom:
         if self._clock.now() >= request.deadline:
             raise Refusal(_TOO_LATE)
         asking = _Asking(request, BUILT_IN_STEP, attempts)
+        if (self._outside or not self._room.permits_free) and not self._is_offered(asking):
+            # It would wait for a permit only to be told the same, or that the line is full, which is no use to it.
+            raise self._refusal(asking, Nowhere())
         # Who comes later stands behind those outside; who was in the line before does not.
         outcome = QueueFull() if self._outside and earlier is None else self._arrive(asking, earlier)
         if outcome is None or isinstance(outcome, QueueFull):
@@ -307,6 +311,9 @@ class PlacingRoom:
             asking.was_parked = True
             self._untold.add(asking.model)
         return Placing.FULL if pool is not None and pool.with_free_slot else Placing.NONE_LEFT
+
+    def _is_offered(self, asking: _Asking) -> bool:
+        return is_offered(self._registry.pool(asking.model), asking.capability)
 
     def _why_nowhere(self, asking: _Asking) -> NoCandidate | None:
         """At which tests of its step the agents fail; None where one can take the request, or is worth a wait."""

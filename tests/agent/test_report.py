@@ -53,7 +53,15 @@ async def test_leaving_outweighs_a_healthy_backend() -> None:
     reports = Reports()
     reports.leave()
     reports.backend_is(healthy=True)
-    assert decode_heartbeat(reports.heartbeat("t")).backend_healthy is False
+    said = decode_heartbeat(reports.heartbeat("t"))
+    assert (said.backend_healthy, said.leaving) == (False, True)
+
+
+async def test_a_sick_backend_is_no_leaving() -> None:
+    reports = Reports()
+    reports.backend_is(healthy=False)
+    said = decode_heartbeat(reports.heartbeat("t"))
+    assert (said.backend_healthy, said.leaving) == (False, False)
 
 
 async def test_only_those_whom_it_concerns_are_woken() -> None:

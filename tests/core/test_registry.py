@@ -161,6 +161,19 @@ def test_a_sick_backend_takes_its_agent_out_at_once_and_is_counted_on_the_edge_o
     assert book.registry.replicas_of(MODEL) == 0
 
 
+def test_an_agent_that_leaves_is_out_at_once_and_its_backend_has_not_failed() -> None:
+    book = Book()
+    agent = book.join(A)
+    book.news()
+    for second in (1, 6):
+        assert book.registry.heartbeat(A, backend_healthy=False, leaving=True, now=at(second))
+    assert book.news() == [HealthChanged(agent, HealthCause.LEAVING)]
+    assert (agent.leaving, agent.outcomes.backend_failures) == (True, 0)
+    assert book.registry.healthy_agents_of(MODEL) == ()
+    book.registry.heartbeat(A, backend_healthy=True, now=at(7))
+    assert (agent.leaving, agent.healthy) == (False, True)
+
+
 def test_a_recovered_backend_brings_its_slots_back() -> None:
     book = Book()
     agent = book.join(A)

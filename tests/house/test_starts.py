@@ -1,6 +1,7 @@
 """The programs as processes: what stops a start is said in a sentence, and what they log holds no secret."""
 
 import contextlib
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,6 +107,7 @@ async def test_what_the_programs_log_holds_no_secret_token_or_prompt(tmp_path: P
             assert await agent.ended() == 0
         router.process.terminate()
         assert await router.ended() == 0
+        assert re.findall("agent_(health|leaving|left|link_lost|removed)", router.said) == ["leaving", "left"]
         for each in (router, agent):
             assert "Traceback" not in each.said
             for secret in (SECRET, "sk-mine", "a secret prompt", "eyJ"):

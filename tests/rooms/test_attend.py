@@ -355,10 +355,18 @@ async def test_bad_messages_leave_one_line_a_kind_and_are_counted() -> None:
     assert attending.recorder.rejections == {("peers", "too_large"): 20, ("peers", "unknown_session"): 40}
 
 
+async def test_an_agent_with_a_sick_backend_that_loses_its_link_has_not_left() -> None:
+    attending = Attending()
+    attending.send("/heartbeat", session_token=attending.joined(), backend_healthy=False)
+    with capture_logs() as logs:
+        attending.room.link_down(ALICE, "reset")
+    assert [(line["event"], line["log_level"]) for line in logs] == [("agent_link_lost", "info")]
+
+
 async def test_an_agent_that_said_goodbye_has_left_and_one_that_fell_silent_is_no_news() -> None:
     attending = Attending()
     token = attending.joined()
-    attending.send("/heartbeat", session_token=token, backend_healthy=False)
+    attending.send("/heartbeat", session_token=token, backend_healthy=False, leaving=True)
     attending.joined(BOB)
     agent, other = (attending.registry.agent(peer) for peer in (ALICE, BOB))
     assert agent is not None

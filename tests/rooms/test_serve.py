@@ -215,6 +215,18 @@ async def test_who_waits_hears_of_slots_registrations_and_agents_that_move_away(
     assert town.recorder.at_rest
 
 
+async def test_an_agent_that_leaves_is_not_told_to_be_ill() -> None:
+    town = Town()
+    async with running(town.settings, town.world()) as router:
+        for leaving in (False, True):
+            town.join(router)
+            router.registry.heartbeat(A, backend_healthy=True, now=town.clock.now())
+            with capture_logs() as lines:
+                router.registry.heartbeat(A, backend_healthy=False, leaving=leaving, now=town.clock.now())
+            [line] = lines
+            assert (line["event"], line["peer_id"]) == ("agent_leaving" if leaving else "agent_health", A)
+
+
 async def test_what_was_refused_before_it_was_a_request_is_counted() -> None:
     town = Town()
     async with running(town.settings, town.world()) as router:

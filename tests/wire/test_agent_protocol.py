@@ -276,6 +276,12 @@ def test_the_load_report_stands_behind_what_the_original_sends() -> None:
     assert decode_signals(encode_signals(Signals(TOKEN, (PEER,), 7, 2, 5, 1))).slots_total == 5
 
 
+def test_only_an_agent_that_leaves_says_so() -> None:
+    leaving = Heartbeat(TOKEN, backend_healthy=False, leaving=True)
+    assert decode_heartbeat(encode_heartbeat(leaving)) == leaving
+    assert b"leaving" not in encode_heartbeat(Heartbeat(TOKEN, backend_healthy=False))
+
+
 def test_a_token_is_not_printed() -> None:
     for message in (Registration(TOKEN), Heartbeat(TOKEN), Signals(TOKEN)):
         assert TOKEN not in repr(message)

@@ -85,6 +85,7 @@ class Reports:
             hardware=self.hardware,
             backend_metrics=self.engine,
             backend_healthy=self._backend_healthy and not self._leaving,
+            leaving=self._leaving,
         )
         message = self._with_load(message)
         try:

@@ -107,6 +107,7 @@ class Agent:
         "hardware",
         "is_original",
         "last_seen_at",
+        "leaving",
         "linked",
         "load",
         "load_reported_at",
@@ -137,6 +138,8 @@ class Agent:
         self.hardware: Measured[HardwareSnapshot] | None = None
         self.process_healthy = True
         self.backend_healthy = True
+        self.leaving = False
+        """Whether it said that it is about to end."""
         self.linked = False
         self.first_registered_at: Final = now
         self.last_seen_at = now

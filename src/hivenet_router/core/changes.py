@@ -21,6 +21,8 @@ class HealthCause(Enum):
     """Its heartbeats stayed away."""
     BACKEND = auto()
     """It reported another state of its backend."""
+    LEAVING = auto()
+    """It said that it takes nothing more, since it is about to end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,9 +133,18 @@ class Registry:
         self._tell_if_freed(agent, free_before, free_slots)
         return registered
 
-    def heartbeat(self, peer: PeerId, *, backend_healthy: bool, report: Report = _NO_REPORT, now: Monotonic) -> bool:
+    def heartbeat(
+        self,
+        peer: PeerId,
+        *,
+        backend_healthy: bool,
+        leaving: bool = False,
+        report: Report = _NO_REPORT,
+        now: Monotonic,
+    ) -> bool:
         """Book a sign of life with what it reports; False when the peer is not registered.
 
+        An agent that leaves takes nothing more either, but nothing is wrong with its backend.
         Source: signals.md §1.6 and §5.1.
         """
         agent = self._agents.get(peer)
@@ -143,13 +152,14 @@ class Registry:
             return False
         free_before = agent.filed_free_slots
         was_healthy, process_was_healthy = agent.healthy, agent.process_healthy
-        if agent.backend_healthy and not backend_healthy:
+        if agent.backend_healthy and not backend_healthy and not leaving:
             agent.outcomes.backend_failures += 1
-        agent.process_healthy, agent.backend_healthy = True, backend_healthy
+        agent.process_healthy, agent.backend_healthy, agent.leaving = True, backend_healthy and not leaving, leaving
         agent.last_seen_at = now
         free_slots = self._take_report(agent, report, now=now)
         if agent.healthy != was_healthy:
             cause = HealthCause.BACKEND if process_was_healthy else HealthCause.HEARTBEAT
+            cause = HealthCause.LEAVING if leaving else cause
             self._on_change(HealthChanged(agent, cause))
         self._tell_if_freed(agent, free_before, free_slots)
         return True

@@ -134,7 +134,11 @@ class AttendingRoom:
         if isinstance(session, Answer):
             return session
         known = self._registry.heartbeat(
-            peer, backend_healthy=message.backend_healthy, report=report_in(message), now=now
+            peer,
+            backend_healthy=message.backend_healthy,
+            leaving=message.leaving,
+            report=report_in(message),
+            now=now,
         )
         agent = self._registry.agent(peer)
         if not known or agent is None:
@@ -216,11 +220,8 @@ class AttendingRoom:
 
 
 def has_left(agent: Agent) -> bool:
-    """Whether an agent took itself out of routing before its link closed.
-
-    Agents have no other farewell than a heartbeat that calls the backend unhealthy. Source: wire.md §7.
-    """
-    return not agent.linked and not agent.backend_healthy
+    """Whether an agent said that it leaves before its link closed. An original one never says so: wire.md §14, 21."""
+    return not agent.linked and agent.leaving
 
 
 def _protocol_map(method: str, accept: str) -> Answer:

@@ -21,6 +21,7 @@ from hivenet_router.config.settings import RouterSettings
 from hivenet_router.core.changes import (
     CapacityFreed,
     Change,
+    HealthCause,
     HealthChanged,
     LinkLost,
     LinkReturned,
@@ -261,7 +262,7 @@ class Router:
         ):
             self.placing.revisit(change.previous.model)
         if isinstance(change, HealthChanged):
-            log.info("agent_health", peer_id=change.agent.peer, healthy=change.agent.healthy, cause=change.cause.name)
+            _tell_health(change)
 
     async def _monitor(self) -> None:
         settings = self._settings
@@ -298,6 +299,14 @@ class Router:
     def _agent_secrets(self) -> list[bytes]:
         previous = self._settings.jwt_secret_previous
         return [self._settings.jwt_secret.reveal(), *([previous.reveal()] if previous is not None else [])]
+
+
+def _tell_health(change: HealthChanged) -> None:
+    agent = change.agent
+    if change.cause is HealthCause.LEAVING:
+        log.info("agent_leaving", peer_id=agent.peer, model=agent.model)
+    else:
+        log.info("agent_health", peer_id=agent.peer, healthy=agent.healthy, cause=change.cause.name)
 
 
 async def _until(is_so: Callable[[], bool], *, within_s: float) -> None:

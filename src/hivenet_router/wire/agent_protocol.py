@@ -163,12 +163,15 @@ class _LoadReport(_Bearer, frozen=True):
 class Heartbeat(_LoadReport, frozen=True):
     """`/heartbeat`: the agent lives; is its backend well, and what did it last measure?
 
-    Source: wire.md §7.2.
+    `leaving` is ours: that the agent takes nothing more because it is about to end. It then calls its backend unhealthy
+    as well, which is all that an original router understands.
+    Source: wire.md §7.2, §14 no. 21.
     """
 
     hardware: HardwareSnapshot | None = None
     backend_metrics: EngineSnapshot | None = None
     backend_healthy: bool = True
+    leaving: bool = False
 
 
 class Signals(_LoadReport, frozen=True):
@@ -317,6 +320,8 @@ def encode_heartbeat(message: Heartbeat) -> bytes:
         "backend_metrics": message.backend_metrics,
         "backend_healthy": message.backend_healthy,
     }
+    if message.leaving:
+        members["leaving"] = True
     return _encode(members | _load_members(message), _HEARTBEAT)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 from tests.agent.running import RunningAgent, agent_of
 from tests.fakes.agent_world import FakeEngine, FakeRouter, now, peer_id
 
@@ -105,8 +106,10 @@ async def test_the_second_signal_ends_at_once_whatever_runs() -> None:
         agent.running[0] = 1
         stopping = asyncio.create_task(ended(agent))
         await asyncio.sleep(3)
-        agent.stop.signalled()
-        assert await stopping < 3.1
+        with capture_logs() as lines:
+            agent.stop.signalled()
+            assert await stopping < 3.1
+    assert [(line["event"], line.get("requests")) for line in lines] == [("requests_cut", 1), ("ended", None)]
 
 
 async def test_a_session_lost_while_leaving_is_not_begun_again() -> None:

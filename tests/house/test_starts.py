@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.house.client import CHAT, MODEL, ask, exchange, hello
+from tests.house.client import CHAT, MODEL, ask, connected, exchange, hello
 from tests.house.running import SECRET, Program, free_port, program, until
 
 
@@ -112,3 +112,29 @@ async def test_what_the_programs_log_holds_no_secret_token_or_prompt(tmp_path: P
             assert "Traceback" not in each.said
             for secret in (SECRET, "sk-mine", "a secret prompt", "eyJ"):
                 assert secret not in each.said, secret
+
+
+@pytest.mark.parametrize("hurried", ["router", "agent"])
+async def test_a_second_signal_ends_a_program_which_says_how_many_answers_it_cut(tmp_path: Path, hurried: str) -> None:
+    http, grpc, engine = free_port(), free_port(), free_port()
+    slow = (f"--listen=127.0.0.1:{engine}", f"--model={MODEL}", "--decode-tokens-per-s=5", "--output-tokens=1000")
+    backend = (f"--backend-url=http://127.0.0.1:{engine}", f"--router-grpc=127.0.0.1:{grpc}")
+    with (
+        program("sim", tmp_path, *slow) as sim,
+        program("router", tmp_path, *router_flags(http=http, grpc=grpc)) as router,
+    ):
+        await router.has_said("router_started")
+        await until(lambda: "listening on" in sim.said)
+        with program("agent", tmp_path, *backend) as agent:
+            await agent.has_said("registered")
+            async with connected(("127.0.0.1", http)) as one, connected(("127.0.0.1", http)) as other:
+                for client in (one, other):
+                    client.ask(CHAT, hello(stream=True))
+                    await client.until(b"data: ")
+                ending, first_words = {"router": (router, "router_draining"), "agent": (agent, "leaving")}[hurried]
+                ending.process.terminate()
+                await ending.has_said(first_words)
+                ending.process.terminate()
+                assert await ending.ended() == 0
+    (told,) = ending.events("requests_cut")
+    assert told["requests"] == 2

@@ -287,6 +287,18 @@ async def test_what_runs_for_too_long_is_ended() -> None:
     assert town.recorder.at_rest
 
 
+@pytest.mark.parametrize(("lasts_s", "told"), [(100.0, [("requests_cut", 1)]), (10.0, [])])
+async def test_what_the_time_limit_of_a_drain_cuts_is_counted(lasts_s: float, told: list[tuple[str, int]]) -> None:
+    town = Town("--shutdown-timeout=20s")
+    async with running(town.settings, town.world()) as router:
+        town.join(router, Answers(head_after_s=1.0, lasts_s=lasts_s, is_stream=True))
+        town.chat()
+        await asyncio.sleep(2)
+        with capture_logs() as lines:
+            await router.drain()
+    assert [(line["event"], line["requests"]) for line in lines if line["event"] == "requests_cut"] == told
+
+
 async def stopping(town: Town, router: Router) -> "asyncio.Task[None]":
     task = await soon(stopped_by_signal(router))
     os.kill(os.getpid(), signal.SIGTERM)
@@ -315,9 +327,14 @@ async def test_a_second_signal_ends_the_wait_at_once() -> None:
         await turns()
         task = await stopping(town, router)
         began = town.clock.now()
-        os.kill(os.getpid(), signal.SIGINT)
-        await task
+        with capture_logs() as lines:
+            os.kill(os.getpid(), signal.SIGINT)
+            await task
         assert town.clock.now() - began < 1.0
+        assert [(line["event"], line.get("requests")) for line in lines] == [
+            ("requests_cut", 1),
+            ("router_stopped", None),
+        ]
     assert town.recorder.outcomes == ["no_agents_available"]
     assert town.recorder.at_rest
 

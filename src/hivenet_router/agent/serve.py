@@ -19,6 +19,8 @@ LOOK_EVERY_S: Final = 0.1
 LOOKS_QUIET: Final = 3
 """So many looks in a row must find nothing running: a router may have sent a request before it heard the goodbye."""
 
+SECOND_SIGNAL: Final = "a second signal came: the program ends at once"
+
 log = structlog.get_logger("agent")
 
 
@@ -55,7 +57,9 @@ async def serve(
             if not session.is_registered:
                 task.cancel()
         log.info("leaving", requests_running=requests_running())
-        await _unless_hurried(_drain(sessions, requests_running, shutdown_timeout_s), stop)
+        was_hurried = await _unless_hurried(_drain(sessions, requests_running, shutdown_timeout_s), stop)
+        if was_hurried and (cut := requests_running()):
+            log.warning("requests_cut", requests=cut, why=SECOND_SIGNAL)
         for task in (*tasks.values(), *others):
             task.cancel()
     log.info("ended")
@@ -74,9 +78,11 @@ async def _drain(sessions: Sequence[RouterSession], requests_running: Callable[[
             log.warning("requests_cut", requests=cut, why=f"--shutdown-timeout of {within_s:g} s is over")
 
 
-async def _unless_hurried(work: Coroutine[None, None, None], stop: Stop) -> None:
+async def _unless_hurried(work: Coroutine[None, None, None], stop: Stop) -> bool:
+    """Do this until a second signal comes; whether one came before it was done."""
     async with asyncio.TaskGroup() as group:
         working = group.create_task(work)
         hurry = group.create_task(stop.now.wait())
         working.add_done_callback(lambda _: hurry.cancel())
         hurry.add_done_callback(lambda _: working.cancel())
+    return working.cancelled()

@@ -63,6 +63,7 @@ log = structlog.get_logger("router")
 MANAGEMENT_STREAMS_MAX: Final = 32
 """Streams of one peer that are served at once; what an agent opens towards the router is short."""
 HANGUP_ADVICE: Final = "settings are read at the start only; to change them, restart the router"
+SECOND_SIGNAL: Final = "a second signal came: the program ends at once"
 _STRANGERS_EVERY_S: Final = 5.0
 _STOOD_STILL_S: Final = 2.0
 _REJECTIONS_EVERY_S: Final = 5.0
@@ -213,10 +214,17 @@ class Router:
         await _until(
             lambda: all(exchange.finished is not None for exchange in running), within_s=settings.shutdown_timeout_s
         )
+        self.tell_cut(f"--shutdown-timeout of {settings.shutdown_timeout_s:g} s is over")
         plane.close_doors()
         for exchange in plane.exchanges():
             exchange.arrived.abort()
         await _until(lambda: not plane.live(), within_s=_LAST_WORDS_WITHIN_S)
+
+    def tell_cut(self, why: str) -> None:
+        """Say how many clients are about to lose an answer for this reason, if any are."""
+        running = (each for each in self.plane.exchanges() if each.finished is None)
+        if cut := sum(exchange.arrived.listener == door.API for exchange in running):
+            log.warning("requests_cut", requests=cut, why=why)
 
     async def close(self) -> None:
         """Close everything at once."""
@@ -416,8 +424,10 @@ async def stopped_by_signal(router: Router) -> None:
     await stop.wait()
     log.info("router_draining", running=router.plane.live())
     async with asyncio.TaskGroup() as group:
-        ways = [group.create_task(router.drain()), group.create_task(_when(again))]
+        draining, hurried = ways = group.create_task(router.drain()), group.create_task(_when(again))
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        if hurried.done() and not draining.done():
+            router.tell_cut(SECOND_SIGNAL)
         for way in ways:
             way.cancel()
     log.info("router_stopped")

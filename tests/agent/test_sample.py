@@ -86,6 +86,30 @@ async def test_a_page_of_no_use_is_told_once_with_why(status: int, page: bytes, 
     assert "--enable-metrics" in line["check"]
 
 
+@pytest.mark.parametrize("ails", ["refuses", "hangs", "answers 503"])
+async def test_an_engine_that_is_down_is_not_told_to_switch_its_metrics_on(ails: str) -> None:
+    engine = engine_with()
+    engine.ready_at = 1e9 if ails == "refuses" else 0.0
+    engine.hangs = ails == "hangs"
+    engine.page_status = 503 if ails == "answers 503" else 200
+    with capture_logs() as lines:
+        async with sampling(engine):
+            await asyncio.sleep(12)
+    (line,) = lines
+    assert (line["log_level"], line["event"]) == ("warning", "engine_metrics_unread")
+    assert "is the engine up?" in line["check"]
+    assert "--" not in line["check"]
+
+
+async def test_an_engine_that_comes_up_without_a_page_is_told_of_once_more() -> None:
+    engine = engine_with()
+    engine.ready_at, engine.page_status = 5.0, 404
+    with capture_logs() as lines:
+        async with sampling(engine):
+            await asyncio.sleep(100)
+    assert ["--enable-metrics" in line["check"] for line in lines] == [False, True]
+
+
 @pytest.mark.parametrize("status", [404, 405, 501])
 async def test_an_engine_that_has_no_page_is_asked_for_it_seldom(status: int) -> None:
     engine = engine_with()

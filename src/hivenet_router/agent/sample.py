@@ -34,8 +34,20 @@ _KEPT_EVERY_S: Final = 5.0
 log = structlog.get_logger("agent")
 
 
+_SWITCHED_OFF: Final = (
+    "policies cannot see this engine's load; SGLang needs --enable-metrics, llama.cpp's llama-server --metrics; "
+    "llama-cpp-python has none"
+)
+_NOT_WELL: Final = "is the engine up? Until it answers with its metrics, policies cannot see its load"
+
+
 class PageUnread(Exception):
-    """The engine gave no page of use; the text says what it did instead."""
+    """The engine gave no page of use: what it did instead, and what a person should look at."""
+
+    def __init__(self, why: str, check: str) -> None:
+        super().__init__(why)
+        self.why = why
+        self.check = check
 
 
 class NoPage(PageUnread):
@@ -53,7 +65,7 @@ class EngineSampler:
         self._reports = reports
         self._read_at: float | None = None
         self._earlier: deque[tuple[float, Reading]] = deque()
-        self._is_told = False
+        self._told: set[str] = set()
         self._lacks_page = False
 
     async def run(self) -> None:
@@ -73,14 +85,14 @@ class EngineSampler:
             reading = self._read(await self._page())
         except PageUnread as unread:
             self._lacks_page = isinstance(unread, NoPage)
-            self._missed(str(unread), now=asyncio.get_running_loop().time())
+            self._missed(unread, now=asyncio.get_running_loop().time())
             return
         self._lacks_page = False
         self._take(reading, now=asyncio.get_running_loop().time())
         if reading.is_empty:
-            self._tell(f"the page at {METRICS} has no series of this engine")
-        elif self._is_told:
-            self._is_told = False
+            self._tell(PageUnread(f"the page at {METRICS} has no series of this engine", _SWITCHED_OFF))
+        elif self._told:
+            self._told.clear()
             log.info("engine_metrics_read")
 
     async def _page(self) -> bytes:
@@ -88,15 +100,15 @@ class EngineSampler:
             async with asyncio.timeout(SAMPLE_WITHIN_S):
                 reply = await self._backend.get(METRICS)
         except TimeoutError as error:
-            raise PageUnread(f"GET {METRICS} got no answer within {SAMPLE_WITHIN_S:g} s") from error
+            raise PageUnread(f"GET {METRICS} got no answer within {SAMPLE_WITHIN_S:g} s", _NOT_WELL) from error
         except RequestFailed as error:
-            raise PageUnread(f"GET {METRICS} failed: {error}") from error
+            raise PageUnread(f"GET {METRICS} failed: {error}", _NOT_WELL) from error
         if reply.status in _NO_PAGE:
-            raise NoPage(f"GET {METRICS} answered {reply.status}")
+            raise NoPage(f"GET {METRICS} answered {reply.status}", _SWITCHED_OFF)
         if reply.status != 200:
-            raise PageUnread(f"GET {METRICS} answered {reply.status}")
+            raise PageUnread(f"GET {METRICS} answered {reply.status}", _NOT_WELL)
         if len(reply.body) > PAGE_BYTES_MAX:
-            raise PageUnread(f"the page at {METRICS} is longer than {PAGE_BYTES_MAX} bytes")
+            raise PageUnread(f"the page at {METRICS} is longer than {PAGE_BYTES_MAX} bytes", _SWITCHED_OFF)
         return reply.body
 
     def _take(self, reading: Reading, *, now: float) -> None:
@@ -108,18 +120,14 @@ class EngineSampler:
         if not earlier or now - earlier[-1][0] >= _KEPT_EVERY_S:
             earlier.append((now, reading))
 
-    def _missed(self, why: str, *, now: float) -> None:
-        self._tell(why)
+    def _missed(self, unread: PageUnread, *, now: float) -> None:
+        self._tell(unread)
         if self._read_at is not None and now - self._read_at > self._fresh_s:
             self._read_at = None
             self._reports.engine = EngineSnapshot()
 
-    def _tell(self, why: str) -> None:
-        if not self._is_told:
-            self._is_told = True
-            log.warning(
-                "engine_metrics_unread",
-                why=why,
-                check="policies cannot see this engine's load; SGLang needs --enable-metrics, llama.cpp's llama-server "
-                "--metrics; llama-cpp-python has none",
-            )
+    def _tell(self, unread: PageUnread) -> None:
+        # Once for each advice: an engine that was down may turn out to have no page when it is up.
+        if unread.check not in self._told:
+            self._told.add(unread.check)
+            log.warning("engine_metrics_unread", why=unread.why, check=unread.check)

@@ -91,6 +91,25 @@ async def test_a_wrong_rule_changes_nothing() -> None:
     assert shown[0]["fault"] == "status=503"
 
 
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b'{"fault":"status=500","fault":"status=501"}', b"fault: stands twice"),
+        (b'{"rules":[{"fault":"status=500","count":1,"count":2}]}', b"count: stands twice"),
+        (b'{"rules":[],"rules":[]}', b"rules: stands twice"),
+        (b'{"fault":"stall_before_head=forever","path":"/sim/faults"}', b"/sim/ is spared"),
+    ],
+)
+async def test_a_rule_that_means_two_things_or_nothing_is_refused(body: bytes, says: bytes) -> None:
+    async with Simulator(FAST) as sim:
+        await fetch(sim.url, "/sim/faults", {"fault": "status=503"})
+        reply = await fetch(sim.url, "/sim/faults", body)
+        shown = (await fetch(sim.url, "/sim/faults")).json()["rules"]
+    assert (reply.status, says in reply.body) == (400, True)
+    assert isinstance(shown, list)
+    assert [rule["fault"] for rule in shown] == ["status=503"]
+
+
 async def test_the_requests_own_words_go_over_the_rules() -> None:
     async with Simulator(FAST) as sim:
         sim.set_fault("status=503,retry_after=2")

@@ -110,6 +110,9 @@ def test_what_the_board_shows_can_be_set_again() -> None:
         ({"fault": "", "count": -1}, "count -1: must be 0 or more"),
         ({"fault": "", "count": 1.5}, "count must be a whole number"),
         ({"fault": "", "path": "v1"}, "must begin with /"),
+        ({"fault": "", "path": "/sim/faults"}, "path '/sim/faults': such a rule could never strike"),
+        ({"rules": [{"fault": "", "path": "/sim/stats"}]}, "rule 0: path '/sim/stats'"),
+        ({"fault": "", "path": "/health?x=1"}, "a path has no query"),
         ({"fault": "", "often": 1}, "unknown field 'often'"),
     ],
 )

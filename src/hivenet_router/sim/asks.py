@@ -53,16 +53,19 @@ class Ask:
     offered: Tool | None = None
 
 
-def read_object(body: bytes) -> JsonObject:
-    """The JSON object in a body.
+def read_object(body: bytes, *, each_member_once: bool = False) -> JsonObject:
+    """The JSON object in a body; of a member that stands twice the last, as engines read it, unless each may only once.
 
     Raises: AskError when the body is anything else.
     """
+    hook = _each_once if each_member_once else None
     try:
-        document: object = json.loads(body, parse_constant=_no_constant)
+        document: object = json.loads(body, parse_constant=_no_constant, object_pairs_hook=hook)
+    except AskError:
+        raise
     except RecursionError:
         raise AskError("the body is nested too deeply") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, AskError) as wrong:
+    except (json.JSONDecodeError, UnicodeDecodeError) as wrong:
         raise AskError(f"the body is not valid JSON: {str(wrong)[:200]}") from None
     except ValueError:
         # Python reads no whole number of thousands of digits.
@@ -73,7 +76,16 @@ def read_object(body: bytes) -> JsonObject:
 
 
 def _no_constant(name: str) -> object:
-    raise AskError(f"{name} is no JSON value")
+    raise AskError(f"the body is not valid JSON: {name} is no JSON value")
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> JsonObject:
+    document: dict[str, object] = {}
+    for name, value in pairs:
+        if name in document:
+            raise AskError(f"{name[:60]}: stands twice in one object; give it once")
+        document[name] = value
+    return document
 
 
 def text_tokens(text: str) -> int:

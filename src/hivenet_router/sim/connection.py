@@ -12,6 +12,7 @@ import time
 from typing import Final
 
 from hivenet_router.sim.exchange import Exchange, is_inference
+from hivenet_router.sim.fault_board import CONTROL_PREFIX
 from hivenet_router.sim.framing import head_bytes
 from hivenet_router.sim.house import House
 from hivenet_router.sim.outlet import End, Outlet
@@ -154,7 +155,7 @@ class Connection(asyncio.Protocol):
             connection=self._number,
             reused=self._served > 0,
             inference=is_inference(request),
-            kept=not request.path.startswith("/sim/"),
+            kept=not request.path.startswith(CONTROL_PREFIX),
         )
         self._served += 1
         try:

@@ -80,7 +80,7 @@ def _requests_reply(house: House, request: Request) -> Reply:
 def _faults_reply(house: House, request: Request) -> Reply:
     try:
         if request.method == "POST":
-            house.board.change(change_of(read_object(request.take_body())))
+            house.board.change(change_of(read_object(request.take_body(), each_member_once=True)))
         elif request.method == "DELETE":
             house.board.replace(())
     except (FaultError, AskError) as wrong:

@@ -15,6 +15,7 @@ from hivenet_router.sim.answers import decide
 from hivenet_router.sim.asks import Ask, AskError, chat_ask, completion_ask, messages_ask, read_object
 from hivenet_router.sim.control import control_reply
 from hivenet_router.sim.engine import EngineFullError, Job
+from hivenet_router.sim.fault_board import CONTROL_PREFIX
 from hivenet_router.sim.faults import NO_FAULT, FaultError, parse_fault
 from hivenet_router.sim.framing import SSE_TYPE, BodyEncoder, Reply, closes, common_headers, head_bytes, reply_blocks
 from hivenet_router.sim.house import INFERENCE_PATHS, House
@@ -45,7 +46,7 @@ class Exchange:
         request, record = self._request, self._record
         self._outlet.begin(record, NO_FAULT)
         try:
-            if request.path.startswith("/sim/"):
+            if request.path.startswith(CONTROL_PREFIX):
                 return await self._send(control_reply(self._house, request))
             drawn = self._house.board.draw(request.path, inference=record.inference, reused=record.reused)
             own = parse_fault(",".join(request.find("x-sim")), drawn)

@@ -14,6 +14,8 @@ from typing import Final
 from hivenet_router.sim.faults import COUNT_MAX, NO_FAULT, Fault, FaultError, parse_fault
 
 RULES_MAX: Final = 100
+CONTROL_PREFIX: Final = "/sim/"
+"""Below it nothing is ever struck, so that a rule can always be taken back."""
 SETTABLE: Final = frozenset({"rules", "error_rate", "error_status"})
 
 
@@ -51,6 +53,10 @@ def make_rule(text: str, *, probability: float = 1.0, count: int | None = None, 
         raise FaultError(f"count {count}: must be 0 or more")
     if path is not None and not path.startswith("/"):
         raise FaultError(f"path {path[:60]!r}: must begin with /")
+    if path is not None and (path.startswith(CONTROL_PREFIX) or "?" in path):
+        raise FaultError(
+            f"path {path[:60]!r}: such a rule could never strike; {CONTROL_PREFIX} is spared, and a path has no query"
+        )
     return FaultRule(text, fault, probability, count, path)
 
 

@@ -40,7 +40,7 @@ __all__ = [
 is_debug_build: bool
 
 _Fields: TypeAlias = list[tuple[bytes, bytes]]
-_Problem: TypeAlias = Literal["too_large", "incomplete", "bad_chunk", "slow", "overloaded"]
+_Problem: TypeAlias = Literal["too_large", "incomplete", "bad_chunk", "slow", "overloaded", "unasked"]
 _FailureKind: TypeAlias = Literal["no_link", "busy", "connect", "reset", "timeout", "malformed", "status", "truncated"]
 _Outcome: TypeAlias = Literal[
     "answered",
@@ -103,7 +103,8 @@ class DoorSpec:
     `bodies_bytes_max` bounds the request bodies of this listener together; each counts until its exchange is over and
     its `Arrived` is gone.
 
-    `idle_within_s` is 120 where nothing is said.
+    `idle_within_s` is 120 where nothing is said. `bodies_wanted` names methods and paths: who sends `Expect` for any
+    other gets no `100 Continue`, and its request comes without its body, as `unasked`.
     """
 
     def __new__(
@@ -122,6 +123,7 @@ class DoorSpec:
         digests_bodies: bool = False,
         tells_request_id: bool = False,
         second_id_prefix: bytes = ...,
+        bodies_wanted: list[tuple[bytes, bytes]] | None = None,
     ) -> DoorSpec: ...
 
 @final

@@ -12,6 +12,7 @@ from tests.house.client import CHAT, MESSAGES, MODEL, ask, connected, error_of, 
 from tests.house.running import House, house_in, router_in
 from tests.raw_http import Reply, at
 
+from hivenet_router.names.paths import INFERENCE_PATHS
 from hivenet_router.sim import RecordedRequest, SimOptions
 
 EMBEDDER, RERANKER = "embedder", "org/reranker:7b"
@@ -235,6 +236,35 @@ async def test_a_client_that_expects_a_go_ahead_gets_it_and_the_engine_never_hea
         connection.send(body)
         assert (await connection.reply()).status == 200
     assert "expect" not in {name.lower() for name, _ in last(house, CHAT).headers}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("POST", "/v1/unknown", 404), ("PUT", CHAT, 405), ("POST", "/health", 405), ("GET", "/health", 200)],
+)
+async def test_a_client_that_expects_a_go_ahead_is_answered_at_once_where_its_body_is_not_wanted(
+    house: House, method: str, path: str, status: int
+) -> None:
+    """RFC 9110 §10.1.1: no 100 where the answer is known already."""
+    async with connected(house.http) as connection:
+        connection.ask(path, method=method, expect="100-continue", content_length="50")
+        reply = await connection.reply()
+    assert (reply.status, reply.header("connection")) == (status, "close")
+
+
+async def test_the_metrics_listener_wants_no_body_at_all(house: House) -> None:
+    async with connected(house.metrics) as connection:
+        connection.ask("/metrics", method="POST", expect="100-continue", content_length="50")
+        assert (await connection.reply()).status == 405
+
+
+@pytest.mark.parametrize("path", [f"{path}{slash}" for path in INFERENCE_PATHS for slash in ("", "/")])
+async def test_every_inference_path_gives_the_go_ahead(house: House, path: str) -> None:
+    async with connected(house.http) as connection:
+        connection.ask(path, method="POST", expect="100-continue", content_length="2")
+        assert await connection.until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.send(b"{}")
+        assert (await connection.reply()).status == 400
 
 
 async def test_query_and_repeated_headers_reach_the_engine(house: House) -> None:

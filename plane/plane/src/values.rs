@@ -147,7 +147,7 @@ impl DoorSpec {
     #[pyo3(signature = (
         name, *, body_bytes_max, bodies_bytes_max = 1_073_741_824, head_within_s = 10.0, body_within_s = 60.0, idle_within_s = Some(120.0), write_within_s = 60.0,
         connections_max = 16_384, standing_fields = Vec::new(), refusals = Vec::new(), digests_bodies = false,
-        tells_request_id = false, second_id_prefix = Vec::new()
+        tells_request_id = false, second_id_prefix = Vec::new(), bodies_wanted = None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -164,6 +164,7 @@ impl DoorSpec {
         digests_bodies: bool,
         tells_request_id: bool,
         second_id_prefix: Vec<u8>,
+        bodies_wanted: Option<Vec<(Vec<u8>, Vec<u8>)>>,
     ) -> PyResult<Self> {
         Ok(DoorSpec(ingress::DoorSpec {
             name: name.into(),
@@ -184,6 +185,14 @@ impl DoorSpec {
             digests_bodies,
             tells_request_id,
             second_id_prefix: second_id_prefix.into(),
+            bodies_wanted: bodies_wanted.map(|wanted| {
+                Arc::new(
+                    wanted
+                        .into_iter()
+                        .map(|(method, path)| (method.into(), path.into()))
+                        .collect(),
+                )
+            }),
         }))
     }
 }

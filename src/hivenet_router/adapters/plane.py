@@ -410,6 +410,7 @@ def _door(rules: DoorRules) -> DoorSpec:
         digests_bodies=rules.digests_bodies,
         tells_request_id=rules.tells_request_id,
         second_id_prefix=rules.second_id_prefix,
+        bodies_wanted=rules.bodies_wanted,
     )
 
 

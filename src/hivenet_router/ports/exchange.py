@@ -137,7 +137,7 @@ class Arrived(Protocol):
 
     @property
     def problem(self) -> str | None:
-        """Why the body is not there: `too_large`, `incomplete`, `bad_chunk` or `slow`."""
+        """Why the body is not there: `too_large`, `incomplete`, `bad_chunk`, `slow`, `overloaded` or `unasked`."""
         ...
 
     @property

@@ -28,7 +28,8 @@ class Reply:
 class DoorRules:
     """A listener's rules, in bytes and seconds; a body limit of 0 means none.
 
-    `bodies_bytes_max` is for all bodies together.
+    `bodies_bytes_max` is for all bodies together. `bodies_wanted`: the methods and paths whose body decides on the
+    answer; who asks before it sends that of any other is answered at once. None: all of them.
     """
 
     name: str
@@ -44,6 +45,7 @@ class DoorRules:
     digests_bodies: bool = False
     tells_request_id: bool = False
     second_id_prefix: bytes = b""
+    bodies_wanted: list[tuple[bytes, bytes]] | None = None
 
 
 class PlaneListener(Protocol):

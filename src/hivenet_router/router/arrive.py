@@ -53,6 +53,10 @@ Way = ToInference | ToControl | ToPreflight | ToNowhere
 _TO_INFERENCE: Final = {path: ToInference(inference) for path, inference in INFERENCE_PATHS.items()}
 
 
+BODIES_WANTED: Final = [(b"POST", path.encode() + slash) for path in INFERENCE_PATHS for slash in (b"", b"/")]
+"""What is read on before it is answered; everything else is answered by its method and path."""
+
+
 def way_of(method: str, path: str) -> Way:
     """Where a request with this method and path goes; one trailing slash is as good as none."""
     if method == "OPTIONS":

@@ -45,7 +45,7 @@ from hivenet_router.ports import (
     PlaneListener,
     Recorder,
 )
-from hivenet_router.router import door
+from hivenet_router.router import arrive, door
 from hivenet_router.router.attend import AttendingRoom, has_left
 from hivenet_router.router.bootstrap import BootstrapRoom
 from hivenet_router.router.door import Door
@@ -352,7 +352,9 @@ PEER_RULES: Final = DoorRules(
     door.PEERS, body_bytes_max=BODY_BYTES_MAX, bodies_bytes_max=128 << 20, idle_within_s=None, body_within_s=30.0
 )
 """What agents send is short and comes at once; their streams stay open as long as their link."""
-METRICS_RULES: Final = DoorRules(door.METRICS, body_bytes_max=64 << 10, bodies_bytes_max=1 << 20, connections_max=64)
+METRICS_RULES: Final = DoorRules(
+    door.METRICS, body_bytes_max=64 << 10, bodies_bytes_max=1 << 20, connections_max=64, bodies_wanted=[]
+)
 
 
 def api_rules(settings: RouterSettings) -> DoorRules:
@@ -366,6 +368,7 @@ def api_rules(settings: RouterSettings) -> DoorRules:
         digests_bodies=True,
         tells_request_id=True,
         second_id_prefix=paths.ANTHROPIC_PREFIX.encode(),
+        bodies_wanted=arrive.BODIES_WANTED,
     )
 
 

@@ -23,6 +23,8 @@ pub enum Problem {
     Slow,
     /// The plane holds as many bytes of request bodies as it may.
     Overloaded,
+    /// It was not asked for: whatever is in it, the head alone decides on the answer.
+    Unasked,
 }
 
 impl Problem {
@@ -33,6 +35,7 @@ impl Problem {
             Problem::BadChunk => "bad_chunk",
             Problem::Slow => "slow",
             Problem::Overloaded => "overloaded",
+            Problem::Unasked => "unasked",
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     bodies::{BODIES_BYTES_MAX, Bodies},
     exchange::Standing,
-    http1::write::Pair,
+    http1::{RequestHead, write::Pair},
 };
 use bytes::Bytes;
 use std::{
@@ -36,6 +36,9 @@ pub struct DoorSpec {
     /// Replies tell the request ID; under a second name too where the path begins so.
     pub tells_request_id: bool,
     pub second_id_prefix: Bytes,
+    /// Methods and paths whose bodies are of use. Who waits for a word before it sends the body of
+    /// another one is answered by its head. None: all are.
+    pub bodies_wanted: Option<Arc<Vec<(Bytes, Bytes)>>>,
 }
 
 impl DoorSpec {
@@ -54,6 +57,7 @@ impl DoorSpec {
             digests_bodies: false,
             tells_request_id: false,
             second_id_prefix: Bytes::new(),
+            bodies_wanted: None,
         }
     }
 }
@@ -93,6 +97,14 @@ impl Door {
             .iter()
             .find(|rule| path.starts_with(&rule.prefix))
             .cloned()
+    }
+
+    pub fn wants_body_of(&self, head: &RequestHead) -> bool {
+        self.spec.bodies_wanted.as_ref().is_none_or(|wanted| {
+            wanted
+                .iter()
+                .any(|(method, path)| *method == head.method && *path == head.path)
+        })
     }
 
     pub fn is_closing(&self) -> bool {

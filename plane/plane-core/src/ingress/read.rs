@@ -153,6 +153,10 @@ where
         return Some(Err(Problem::TooLarge));
     }
     let wants_word = head.expects_continue && buf.is_empty();
+    // The word would make it send what nobody will look at. Source: RFC 9110 §10.1.1.
+    if wants_word && !door.wants_body_of(head) {
+        return Some(Err(Problem::Unasked));
+    }
     let mut reading = Reading {
         io,
         buf,

@@ -9,7 +9,7 @@ use plane_core::{
     events::Event,
     exchange::{Command, Outcome, Problem},
 };
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 #[tokio::test]
 async fn a_unary_answer_goes_through_and_is_told_in_order() {
@@ -177,6 +177,35 @@ async fn a_client_that_asks_first_is_told_to_go_on() {
     bench.outcome(&arrival).await;
     bench.arrived().await.mailbox.post(respond(200, "ok"));
     assert_eq!(client.answer().await.status, 200);
+}
+
+#[tokio::test]
+async fn who_asks_first_for_what_is_decided_by_its_head_gets_the_answer_instead_of_the_word() {
+    let mut bench = Bench::with(|door| {
+        door.bodies_wanted = Some(Arc::new(vec![("POST".into(), "/v1/x".into())]));
+    });
+    for line in ["POST /v1/y", "PUT /v1/x", "POST /v1/x/y"] {
+        for framing in ["Content-Length: 2", "Transfer-Encoding: chunked"] {
+            let mut client = bench.client().await;
+            let head =
+                format!("{line} HTTP/1.1\r\nHost: h\r\n{framing}\r\nExpect: 100-continue\r\n\r\n");
+            client.send(head).await;
+            let arrival = bench.arrived().await;
+            assert_eq!(arrival.problem, Some(Problem::Unasked));
+            arrival.mailbox.post(respond(404, "no"));
+            let answer = client.answer().await;
+            let told = (answer.status, answer.text(), answer.field("connection"));
+            assert_eq!(told, (404, "no", vec!["close"]), "{line}");
+            assert_eq!(bench.outcome(&arrival).await, Outcome::Responded);
+        }
+    }
+    let mut client = bench.client().await;
+    client
+        .send(
+            "POST /v1/x?y HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n",
+        )
+        .await;
+    assert_eq!(client.head().await.head, "HTTP/1.1 100 Continue\r\n\r\n");
 }
 
 #[tokio::test]

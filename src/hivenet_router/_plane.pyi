@@ -417,6 +417,9 @@ class Plane:
         """What peers send under this prefix goes there at once, `cut` bytes of the path taken off (else the prefix);
         only failures come up. `within_s` is the time to the first byte. A path with a `.` or `..` segment, encoded or
         not, goes nowhere: its attempt fails as `malformed`."""
+    def hear_only(self, peers: list[str]) -> None:
+        """From now on only these peers' request bodies are read; other peers' requests with one come as `unasked`.
+        Raises: ValueError."""
     def live(self) -> int:
         """Requests being served now, on all listeners."""
     def dial(self, token: int, peer_id: str, addresses: list[str], within_s: float) -> None: ...

@@ -1,6 +1,6 @@
 """A data plane that moves no bytes: it remembers what it was asked, and its exchanges follow scripts."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from tests.fakes.exchange import Answers, FakeArrived, FakeExchange, Script
@@ -85,6 +85,10 @@ class FakePlane(DataPlane):
     def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int, within_s: float) -> None:
         """See `ports.DataPlane`."""
         self.events.append(f"standing {prefix.decode()}")
+
+    def hear_only(self, peers: Collection[str]) -> None:
+        """See `ports.DataPlane`."""
+        self.events.append(f"hear only {', '.join(peers)}")
 
     def live(self) -> int:
         """See `ports.DataPlane`."""

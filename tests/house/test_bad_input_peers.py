@@ -13,14 +13,15 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 from tests.contracts.grpc_house import ends, raw_tls
 from tests.house.client import CHAT, Address, ask, connected, hello
-from tests.house.peers import Peer, peer, session_for, until_lost
-from tests.house.running import SECRET, House, house_in, ordinary_requests, router_in, until
+from tests.house.peers import Peer, asked, peer, session_for, until_lost
+from tests.house.running import SECRET, House, free_port, house_in, ordinary_requests, router_in, until
 
 from hivenet_router.adapters.clock import LoopClock
 from hivenet_router.adapters.grpc_client import AuthenticationRefused, WrongSecret, authenticate, client_context
 from hivenet_router.core.clock import Monotonic, UnixTime
 from hivenet_router.names.paths import INFERENCE_MOUNT, ROUTER_MOUNT
 from hivenet_router.ports import RequestFailed
+from hivenet_router.sim import SimOptions
 from hivenet_router.wire.auth_messages import AuthRequest
 from hivenet_router.wire.jwt import mint_agent_token
 from hivenet_router.wire.tls_identity import grpc_pin
@@ -276,3 +277,20 @@ async def test_a_flood_of_connections_that_come_and_go_is_survived(house: House,
 
     for first in range(0, 500, 50):
         await asyncio.gather(*(come_and_go(number) for number in range(first, first + 50)))
+
+
+async def test_an_agent_with_a_listener_serves_its_router_and_reads_no_strangers_body(house: House) -> None:
+    """The flag alone: what would listen on every address of this machine is opened on loopback by the test."""
+    engine = await house.add_engine(SimOptions(models=("listening",)))
+    agent = (await house.add_agent(engine.url, "--p2p-listen-port=0")).agent
+    assert (await ask(house.http, CHAT, hello("listening"))).status == 200
+    addresses = await agent.plane.listen_for_peers(f"/ip4/127.0.0.1/tcp/{free_port()}")
+    async with peer() as stranger:
+        await stranger.plane.dial(agent.plane.peer_id, addresses, within_s=10.0)
+        body = json.dumps(hello("listening", x="y" * (4 << 20))).encode()
+        path = f"{INFERENCE_MOUNT}{CHAT}"
+        refused = await asked(stranger.plane, agent.plane.peer_id, "POST", path, body, host="agent")
+    assert refused.status == 403
+    # Only what has not been read to its end makes the stream useless.
+    assert refused.field("connection") == b"close"
+    assert len(engine.requests(CHAT)) == 1

@@ -162,6 +162,12 @@ impl Plane {
         self.peer_door.add_standing(rule);
     }
 
+    /// From now on the bodies of these peers' requests are read, and nobody else's.
+    pub fn hear_only(&self, peers: impl IntoIterator<Item = PeerId>) {
+        let names = peers.into_iter().map(|peer| peer.to_base58().into());
+        self.peer_door.hear_only(names.collect());
+    }
+
     /// Connects to a peer; the end is told as `Completed` with that token.
     pub fn dial(&self, token: u64, peer: PeerId, addresses: Vec<Multiaddr>, within: Duration) {
         let context = self.context.clone();

@@ -142,6 +142,15 @@ impl Plane {
         });
     }
 
+    fn hear_only(&self, peers: Vec<String>) -> PyResult<()> {
+        let peers: Vec<PeerId> = peers
+            .iter()
+            .map(|peer| parse_peer(peer))
+            .collect::<PyResult<_>>()?;
+        self.0.hear_only(peers);
+        Ok(())
+    }
+
     fn dial(
         &self,
         token: u64,

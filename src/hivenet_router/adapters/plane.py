@@ -6,7 +6,7 @@ exchange is known from its arrival to its `Finished` and no longer.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeVar
 
 import structlog
@@ -238,6 +238,10 @@ class PlaneAdapter:
     def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int, within_s: float) -> None:
         """See `ports.DataPlane`."""
         self._plane.add_standing(prefix, self.destination(to), self.spec(plan), cut=cut, within_s=within_s)
+
+    def hear_only(self, peers: Collection[str]) -> None:
+        """See `ports.DataPlane`."""
+        self._plane.hear_only(list(peers))
 
     def close_peer(self, peer_id: str) -> None:
         """See `ports.DataPlane`."""

@@ -5,7 +5,7 @@ so its registry never sees two sessions of this agent fight over one entry. Sour
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 
@@ -18,11 +18,18 @@ class Taken(Exception):
         self.by = by
 
 
-class Claims:
-    """The routers this agent has dialled, or is about to."""
+def _nobody_asks(routers: Collection[str]) -> None:
+    """What hears of them where it does not matter who they are."""
 
-    def __init__(self) -> None:
+
+class Claims:
+    """The routers this agent has dialled, or is about to; `on_change` hears of all of them, at the start and when one
+    comes or goes, before anything is sent to it."""
+
+    def __init__(self, on_change: Callable[[Collection[str]], None] = _nobody_asks) -> None:
         self._by_peer: dict[str, tuple[str, asyncio.Event]] = {}
+        self._on_change = on_change
+        on_change(())
 
     def __contains__(self, peer_id: object) -> bool:
         return peer_id in self._by_peer
@@ -38,10 +45,12 @@ class Claims:
             raise Taken(peer_id, holder[0])
         released = asyncio.Event()
         self._by_peer[peer_id] = (target, released)
+        self._on_change(self._by_peer.keys())
         try:
             yield
         finally:
             del self._by_peer[peer_id]
+            self._on_change(self._by_peer.keys())
             released.set()
 
     async def until_free(self, peer_id: str) -> None:

@@ -77,7 +77,8 @@ class Relay:
 
     Without a listener every link is one this agent dialled to a router that proved to hold the secret, so the data
     plane relays by standing rules and nothing comes up but failures. With a listener anyone may hold a link: each
-    request is then decided here, where `is_router` tells whether the peer is a router of ours.
+    request is then decided here, where `is_router` tells whether the peer is a router of ours; that of any other comes
+    without its body.
     """
 
     def __init__(

@@ -123,7 +123,8 @@ class _Agent:
         self._settings = settings
         self.plane: Final = self._plane(identity)
         self.reports: Final = Reports(self.plane.live)
-        claims = Claims()
+        # Without a listener nobody can be linked but routers that were dialled.
+        claims = Claims() if settings.p2p_listen_port is None else Claims(self.plane.hear_only)
         url = settings.backend_url
         self._server = server = HttpServer(
             url.host, url.port, kept_connections_max=max(_KEPT_CONNECTIONS_MIN, settings.capacity)

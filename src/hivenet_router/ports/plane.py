@@ -1,6 +1,6 @@
 """What moves the bytes, and what does it tell?"""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -101,6 +101,10 @@ class DataPlane(Protocol):
     def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int, within_s: float) -> None:
         """What peers send under this prefix goes there at once, `cut` bytes of the path taken off; only failures
         become arrivals. `within_s` bounds the time to the first byte."""
+        ...
+
+    def hear_only(self, peers: Collection[str]) -> None:
+        """From now on read the request bodies of these peers only; until then everybody's are read."""
         ...
 
     def live(self) -> int:

@@ -7,6 +7,7 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{
+    collections::HashSet,
     sync::{Arc, PoisonError, RwLock, atomic::AtomicUsize},
     time::Duration,
 };
@@ -70,6 +71,8 @@ pub struct Door {
     pub connections: AtomicUsize,
     pub bodies: Arc<Bodies>,
     standing: RwLock<Vec<Arc<Standing>>>,
+    /// The peers whose bodies are read; none: everybody's are.
+    heard: RwLock<Option<HashSet<Arc<str>>>>,
 }
 
 impl Door {
@@ -80,6 +83,7 @@ impl Door {
             closing: CancellationToken::new(),
             connections: AtomicUsize::new(0),
             standing: RwLock::default(),
+            heard: RwLock::default(),
         })
     }
 
@@ -97,6 +101,18 @@ impl Door {
             .iter()
             .find(|rule| path.starts_with(&rule.prefix))
             .cloned()
+    }
+
+    /// From now on whoever else sends a request is answered by its head.
+    pub fn hear_only(&self, peers: HashSet<Arc<str>>) {
+        *self.heard.write().unwrap_or_else(PoisonError::into_inner) = Some(peers);
+    }
+
+    pub fn hears(&self, peer: Option<&str>) -> bool {
+        let heard = self.heard.read().unwrap_or_else(PoisonError::into_inner);
+        heard
+            .as_ref()
+            .is_none_or(|heard| peer.is_some_and(|peer| heard.contains(peer)))
     }
 
     pub fn wants_body_of(&self, head: &RequestHead) -> bool {

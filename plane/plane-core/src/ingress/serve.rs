@@ -10,7 +10,7 @@ use crate::{
     bodies::Held,
     digest::{Digest, DigestError, digest},
     exchange::{self, Arrival, Ending, Mailbox, Problem},
-    http1::{GuardLimits, RequestHead},
+    http1::{Framing, GuardLimits, RequestHead},
     peers::{Conn, Inbound},
     plane::Context,
 };
@@ -132,9 +132,16 @@ impl<IO: ServerIo> Served<IO> {
             buf,
             watch,
             door,
+            who,
             ..
         } = self;
-        let Some(body) = read::body(io, buf, &head, door, &mut held, watch).await else {
+        let is_heard = head.framing == Framing::Length(0) || door.hears(who.peer.as_deref());
+        let body = match is_heard {
+            true => read::body(io, buf, &head, door, &mut held, watch).await,
+            // A stranger could fill the memory with what it will be refused anyway.
+            false => Some(Err(Problem::Unasked)),
+        };
+        let Some(body) = body else {
             return After::Drop;
         };
         let arrival = Arc::new(self.arrival(head, body, held, arrived_at).await);

@@ -3,12 +3,12 @@
 use crate::{
     backend::{Backend, LAST_CHUNK, SSE_HEAD, chunk, sized},
     bench::{PATIENCE, respond},
-    client::post,
+    client::{get, post},
     linked::Linked,
 };
 use plane_core::{
     events::Event,
-    exchange::{Command, Outcome, Target},
+    exchange::{Command, Outcome, Problem, Target},
 };
 
 async fn ask(linked: &mut Linked) -> (u16, String) {
@@ -171,4 +171,41 @@ async fn a_listener_of_a_plane_that_was_shut_down_is_gone() {
             .is_err()
     );
     while !matches!(linked.agent.event().await, Event::PeerDown { .. }) {}
+}
+
+#[tokio::test]
+async fn who_is_not_to_be_heard_is_answered_by_its_head() {
+    let backend = Backend::answering(sized("hello")).await;
+    let mut linked = Linked::new(backend.address).await;
+    let router = linked.router.plane.context().peers.local_peer_id();
+    for (heard, problem) in [(None, Some(Problem::Unasked)), (Some(router), None)] {
+        linked.agent.plane.hear_only(heard);
+        let mut client = linked.router.client().await;
+        client.send(post(&"x".repeat(1 << 20))).await;
+        let arrival = linked.router.arrived().await;
+        arrival
+            .mailbox
+            .post(linked.forward_with(|spec| spec.relay_any_status = true));
+        if problem.is_some() {
+            let at_agent = linked.agent.arrived().await;
+            assert_eq!((at_agent.problem, at_agent.body.len()), (problem, 0));
+            assert_eq!(linked.agent.plane.bodies_bytes(), 0);
+            at_agent.mailbox.post(respond(403, "no"));
+        }
+        let status = if problem.is_some() { 403 } else { 200 };
+        assert_eq!(client.answer().await.status, status);
+        linked.router.outcome(&arrival).await;
+    }
+}
+
+#[tokio::test]
+async fn who_is_not_to_be_heard_may_still_ask_without_a_body() {
+    let backend = Backend::answering(sized("hello")).await;
+    let mut linked = Linked::new(backend.address).await;
+    linked.agent.plane.hear_only([]);
+    let mut client = linked.router.client().await;
+    client.send(get("/v1/x")).await;
+    let arrival = linked.router.arrived().await;
+    arrival.mailbox.post(linked.forward());
+    assert_eq!(client.answer().await.status, 200);
 }

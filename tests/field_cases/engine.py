@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tests.house.raw_engine import RawRequest, behind_head, probe_answer, sized
+from tests.house.raw_engine import RawRequest, behind_head, probe_answer, serving, sized
 from tests.house.running import WITHIN_S, free_port, until
 
 Left = Literal["", "fin", "reset"]
@@ -176,26 +176,5 @@ class Engine:
 async def scripted_engine(model: str, script: Script) -> AsyncIterator[Engine]:
     """A running engine of this model."""
     engine = Engine(model, free_port(), script)
-    serving: set[asyncio.Task[None]] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        serving.add(task)
-        try:
-            await engine.serve(reader, writer)
-        except asyncio.CancelledError:
-            pass
-        finally:
-            serving.discard(task)
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", engine.port, limit=1 << 24)
-    try:
+    async with serving(engine.port, engine.serve):
         yield engine
-    finally:
-        server.close()
-        for task in tuple(serving):
-            task.cancel()
-        if serving:
-            await asyncio.wait(serving)

@@ -5,7 +5,7 @@ Invariant: each connection carries requests one after another until the answer s
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -43,6 +43,7 @@ class Said:
 
 
 Answer = Callable[[RawRequest], Said]
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None, None, None]]
 
 
 def sized(body: bytes, status: str = "200 OK", content_type: str = "application/json", extra: str = "") -> Said:
@@ -125,28 +126,36 @@ class RawEngine:
 
 
 @asynccontextmanager
-async def raw_engine(answer: Answer) -> AsyncIterator[RawEngine]:
-    """A running engine that answers so."""
-    engine = RawEngine(free_port(), answer)
+async def serving(port: int, serve: Serve) -> AsyncIterator[None]:
+    """A server on loopback whose connections are served so; none is left when the block ends."""
     tasks: set[asyncio.Task[None]] = set()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         tasks.add(task)
         try:
-            await engine.serve(reader, writer)
+            await serve(reader, writer)
         except asyncio.CancelledError:
             pass
         finally:
             tasks.discard(task)
+            writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", engine.port, limit=1 << 24)
+    server = await asyncio.start_server(serve_one, "127.0.0.1", port, limit=1 << 24)
     try:
-        yield engine
+        yield
     finally:
         server.close()
         for task in tuple(tasks):
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+
+@asynccontextmanager
+async def raw_engine(answer: Answer) -> AsyncIterator[RawEngine]:
+    """A running engine that answers so."""
+    engine = RawEngine(free_port(), answer)
+    async with serving(engine.port, engine.serve):
+        yield engine

@@ -232,3 +232,24 @@ fn outside_a_runtime_the_link_does_not_start() {
     let started = Peers::start(PeersConfig::new(new_identity_bytes()));
     assert_eq!(started.err(), Some(PeersError::NoRuntime));
 }
+
+#[tokio::test]
+async fn who_sees_a_stream_end_with_its_link_finds_the_link_closed() {
+    let (_router, agent, conn) = linked(|_| (), |_| ()).await;
+    let mut readers = Vec::new();
+    for _ in 0..20 {
+        let (conn, mut stream) = (conn.clone(), conn.open().await.unwrap());
+        stream.write_all(b"x").await.unwrap();
+        readers.push(tokio::spawn(async move {
+            let error = stream.read(&mut [0; 8]).await.unwrap_err();
+            (error.kind(), conn.closed.is_cancelled())
+        }));
+    }
+    let Node { peers, inbound, .. } = agent;
+    drop(peers);
+    for reader in readers {
+        assert_eq!(reader.await.unwrap(), (ErrorKind::ConnectionReset, true));
+    }
+    // It was not the streams that the other side gave up.
+    drop(inbound);
+}

@@ -304,10 +304,12 @@ impl Session {
     // What the driver does.
 
     /// The driver has ended, for this reason if we did not want it to.
+    ///
+    /// The streams end when the owner has noticed, so that whoever sees one of them end by the loss of the
+    /// connection finds the connection marked as closed.
     pub fn end(&mut self, ended: io::Result<()>) {
         self.is_ended = true;
         self.failure = ended.err();
-        self.end_streams();
         self.wake_owner();
     }
 

@@ -129,6 +129,13 @@ class Process:
             log.seek(self._log_from)
             return not self._is_stopped and b'"registered"' in log.read()
 
+    def state(self) -> str:
+        """For a person: whether it runs, whether it has registered, and the last lines of its log."""
+        running = "ended" if self.has_ended else "runs"
+        registered = "has registered" if self.has_registered() else "has not registered"
+        last = "\n  ".join(self.log_path.read_text(errors="replace").splitlines()[-8:])
+        return f"{self.log_path.stem} {running}, {registered}; last words:\n  {last}"
+
     def events(self, *names: str) -> list[dict[str, object]]:
         """The log lines of these events; without names, all."""
         found = []
@@ -193,14 +200,18 @@ class Fleet:
         return seen
 
     async def all_serve(self) -> None:
-        """Wait until every agent is served. Raises: TimeoutError."""
+        """Wait until every agent is served. Raises: TimeoutError, which says what became of each."""
 
         async def so() -> bool:
             # A router takes an agent that is starting again for healthy for a while, so each is asked too.
             have_registered = all(agent.has_registered() for agent in self.agents)
             return have_registered and await self.healthy() == len(self.agents)
 
-        await until_so(so, within_s=START_WITHIN_S)
+        try:
+            await until_so(so, within_s=START_WITHIN_S)
+        except TimeoutError as error:
+            states = "\n".join(agent.state() for agent in self.agents)
+            raise TimeoutError(f"{await self.healthy():g} of {len(self.agents)} agents serve\n{states}") from error
 
     async def healthy(self) -> float:
         """How many agents are registered and healthy, by the metrics page."""

@@ -1,8 +1,12 @@
 //! What a peer may do to the muxer, frame by frame, and what it is told.
 
-use std::io::ErrorKind;
+use std::{
+    io::{self, ErrorKind},
+    pin::Pin,
+    task::{Context, Poll},
+};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 
 use super::{
     super::yamux::{ACK_BACKLOG, MuxConfig, Side, WINDOW_BYTES},
@@ -222,4 +226,47 @@ async fn a_goodbye_of_the_peer_ends_the_connection() {
     raw.write_all(&header(GO_AWAY, 0, 0, 0)).await.unwrap();
     let error = end.task.await.unwrap().unwrap_err();
     assert_eq!(error.to_string(), "the peer closed the connection");
+}
+
+/// A pipe whose other end reads no more, as a socket that answers a write with a reset.
+struct Unread(DuplexStream);
+
+impl AsyncRead for Unread {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Unread {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Err(ErrorKind::BrokenPipe.into()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn what_came_before_a_write_failed_is_read() {
+    let (near, mut raw) = tokio::io::duplex(1 << 20);
+    let mut end = run(Unread(near), &small(), Side::Listener);
+    raw.write_all(&data(SYN, 1, b"beg")).await.unwrap();
+    let mut stream = end.accept().await;
+    stream.read_exact(&mut [0; 3]).await.unwrap();
+    // The rest and the end lie in the socket when a write finds out that nobody reads.
+    stream.write_all(b"!").await.unwrap();
+    raw.write_all(&data(FIN, 1, b"end")).await.unwrap();
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).await.unwrap();
+    assert_eq!(got, b"end");
+    assert!(end.task.await.unwrap().is_err());
 }

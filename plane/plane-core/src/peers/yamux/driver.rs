@@ -103,11 +103,11 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
 
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.has_waited = false;
-        self.is_stalled = self.send(cx)?.is_pending();
+        self.is_stalled = self.has_stalled(cx)?;
         let has_more = self.receive(cx)?;
         if !self.is_stalled {
             // Credit, and what else answers the peer.
-            self.is_stalled = self.send(cx)?.is_pending();
+            self.is_stalled = self.has_stalled(cx)?;
         }
         let mut session = lock(&self.session);
         if session.is_abandoned {
@@ -127,6 +127,14 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
             return Pin::new(&mut self.io).poll_close(cx);
         }
         Poll::Pending
+    }
+
+    /// Sends. A peer that has gone may have said all it had to, so that is taken in first.
+    fn has_stalled(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        match self.send(cx) {
+            Ok(sent) => Ok(sent.is_pending()),
+            Err(error) => Err(self.receive(cx).err().unwrap_or(error)),
+        }
     }
 
     /// Writes all frames there are, and flushes; pending while the socket takes no more.

@@ -1,10 +1,16 @@
 //! The FIN and RST matrix, between two of our muxers.
 
-use std::io::{self, ErrorKind};
+use std::{
+    io::{self, ErrorKind},
+    time::Duration,
+};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::pipe::{End, fill, pair, small, stream_pair};
+use super::{
+    super::yamux::WINDOW_BYTES,
+    pipe::{End, fill, pair, small, stream_pair},
+};
 
 #[tokio::test]
 async fn a_fin_reads_as_eof_and_the_answer_still_arrives() {
@@ -94,6 +100,19 @@ async fn a_server_that_breaks_off_after_the_clients_fin_resets() {
     let mut got = Vec::new();
     let error = ours.read_to_end(&mut got).await.unwrap_err();
     assert_eq!(got, b"half an ans");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn who_writes_to_a_stream_that_was_ended_and_left_is_told() {
+    let (mut left, mut right) = pair(&small());
+    let (mut ours, mut theirs) = stream_pair(&mut left, &mut right).await;
+    ours.shutdown().await.unwrap();
+    drop(ours);
+    assert_eq!(theirs.read(&mut [0; 1]).await.unwrap(), 0);
+    let writing = async move { theirs.write_all(&vec![7; 2 * WINDOW_BYTES]).await };
+    let written = tokio::time::timeout(Duration::from_secs(5), writing).await;
+    let error = written.expect("it waits for credit").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 

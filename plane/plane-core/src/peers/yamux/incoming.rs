@@ -78,7 +78,11 @@ impl Session {
             part.has_fin = header.has(FIN);
         }
         let Some(state) = self.streams.get_mut(&header.stream) else {
-            // One we have dropped, of which the peer has not heard yet.
+            // One we have dropped. The peer may not have heard of it yet; yet where we had said all, nobody
+            // else would tell it that what it still writes is never read nor credited.
+            if part.left > 0 && !header.has(SYN | RST) && !self.is_over {
+                self.put(Kind::Data, RST, header.stream, 0);
+            }
             return Ok(part);
         };
         if header.has(RST) {

@@ -15,6 +15,7 @@ use super::{
     frame::{FIN, GoAwayCode, Header, Kind, RST, SYN},
     round_trip::RoundTrip,
     state::{State, wait},
+    turns::Turns,
 };
 
 /// Streams the peer has not acknowledged; an original resets what is beyond. Source: wire.md 5.5.
@@ -41,7 +42,7 @@ pub(super) struct Session {
     pub round_trip: RoundTrip,
     /// Frames in the order they were written.
     pub out: Vec<u8>,
-    held_back: VecDeque<u32>,
+    turns: Turns,
     /// No stream works any more, and why the connection ended unless we wanted it to.
     pub is_over: bool,
     failure: Option<io::Error>,
@@ -73,7 +74,7 @@ impl Session {
             accepts: VecDeque::new(),
             round_trip: RoundTrip::default(),
             out: Vec::new(),
-            held_back: VecDeque::new(),
+            turns: Turns::new(),
             is_over: false,
             failure: None,
             is_closing: false,
@@ -174,15 +175,21 @@ impl Session {
         if from.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        if state.credit == 0 || is_full {
+        let share = match is_full {
+            true => 0,
+            false => self.turns.left(&state.written),
+        };
+        if state.credit == 0 || share == 0 {
             wait(&mut state.writer, cx);
-            if is_full && !std::mem::replace(&mut state.is_held_back, true) {
-                self.held_back.push_back(id);
+            if share == 0 && !std::mem::replace(&mut state.is_held_back, true) {
+                self.turns.wait(id, &state.written);
             }
             return Poll::Pending;
         }
-        let bytes = from.len().min(state.credit).min(self.config.frame_bytes);
+        let bytes_max = self.config.frame_bytes.min(state.credit).min(share);
+        let bytes = from.len().min(bytes_max);
         state.credit -= bytes;
+        self.turns.wrote(&mut state.written, bytes);
         let flags = std::mem::take(&mut state.flags);
         self.put(Kind::Data, flags, id, bytes as u32);
         self.out.extend_from_slice(&from[..bytes]);
@@ -319,7 +326,7 @@ impl Session {
             return false;
         }
         std::mem::swap(&mut self.out, sent);
-        for id in self.held_back.drain(..) {
+        for id in self.turns.next(self.config.frame_bytes) {
             if let Some(state) = self.streams.get_mut(&id) {
                 state.is_held_back = false;
                 state.wake_writer();

@@ -6,6 +6,7 @@ use bytes::{Buf, BytesMut};
 
 use super::{
     frame::{ACK, SYN},
+    turns::Written,
     window::{ReceiveWindow, WINDOW_BYTES},
 };
 
@@ -23,7 +24,8 @@ pub(super) struct State {
     pub fin_received: bool,
     pub fin_sent: bool,
     pub is_reset: bool,
-    /// Waits for room among the frames, not for credit.
+    pub written: Written,
+    /// Waits for the next turn, not for credit.
     pub is_held_back: bool,
     /// `SYN` or `ACK`, which rides with the stream's next frame.
     pub flags: u16,
@@ -43,6 +45,7 @@ impl State {
             fin_received: false,
             fin_sent: false,
             is_reset: false,
+            written: Written::default(),
             is_held_back: false,
             flags: if is_inbound { ACK } else { SYN },
             is_unacknowledged: !is_inbound,

@@ -69,34 +69,45 @@ async fn half_a_window_is_credited_at_a_time() {
 }
 
 #[tokio::test]
-async fn who_takes_up_a_stream_widens_its_window_while_there_is_extra() {
+async fn who_takes_up_a_stream_widens_its_window_by_a_fair_part_of_the_extra() {
+    let extra = 16 << 20;
     let config = MuxConfig {
         inbound_window_bytes: WIDE_BYTES,
-        window_extra_bytes: WIDE_BYTES,
+        window_extra_bytes: extra,
         ..small()
     };
     let mut rig = Rig::new(&config);
-    let wide = WIDE_BYTES - WINDOW_BYTES;
-    let (first, stream) = rig.open().await;
-    assert_eq!(rig.credit().await, (2, first, wide));
-    let (second, _second) = rig.open().await;
-    assert_eq!(rig.credit().await, (2, second, WINDOW_BYTES));
-    let (third, mut third_stream) = rig.open().await;
-    third_stream
-        .write_all(b"no credit before this")
-        .await
-        .unwrap();
-    let (header, payload) = frame(&mut rig.raw).await;
-    assert_eq!(
-        (header[1], &payload[..]),
-        (0, &b"no credit before this"[..])
-    );
-    assert_ne!(third, second);
+    let (mut left, mut streams) = (extra, Vec::new());
+    for n in 0..30 {
+        let (id, stream) = rig.open().await;
+        let wide = (WIDE_BYTES - WINDOW_BYTES).min(left / 8);
+        assert_eq!(rig.credit().await, (2, id, wide), "stream {n}");
+        left -= wide;
+        streams.push(stream);
+    }
     // What a stream had is there for the next one.
-    drop(stream);
+    drop(streams.remove(0));
     frame(&mut rig.raw).await;
-    let (fourth, _fourth) = rig.open().await;
-    assert_eq!(rig.credit().await, (2, fourth, wide));
+    left += WIDE_BYTES - WINDOW_BYTES;
+    let (id, _stream) = rig.open().await;
+    assert_eq!(rig.credit().await, (2, id, left / 8));
+}
+
+#[tokio::test]
+async fn a_stream_that_has_said_all_is_given_no_credit() {
+    let config = MuxConfig {
+        inbound_window_bytes: WIDE_BYTES,
+        ..small()
+    };
+    let mut rig = Rig::new(&MuxConfig {
+        window_extra_bytes: 64 << 20,
+        ..config
+    });
+    rig.send(1 | 4, 1, b"request").await;
+    let mut stream = rig.end.accept().await;
+    stream.write_all(b"answer").await.unwrap();
+    let (header, payload) = frame(&mut rig.raw).await;
+    assert_eq!((header[1], &payload[..]), (0, &b"answer"[..]));
 }
 
 impl Rig {

@@ -17,12 +17,15 @@ use tokio::task::yield_now;
 use super::{
     frame::{HEADER_BYTES, Header},
     incoming::{Part, closed_by_peer},
-    session::{Shared, lock},
+    session::{OUT_BYTES_MAX, Shared, lock},
 };
 
 const READ_BYTES: usize = 16 << 10;
 /// Reads after which others have their turn.
 const READS_MAX: usize = 64;
+
+/// An output buffer that a burst of answers has made larger than this is not kept.
+const KEPT_BYTES_MAX: usize = 2 * OUT_BYTES_MAX;
 
 pub(super) struct Driver<C> {
     io: C,
@@ -142,6 +145,9 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
         loop {
             if self.sent == self.sending.len() {
                 self.sending.clear();
+                if self.sending.capacity() > KEPT_BYTES_MAX {
+                    self.sending = Vec::new();
+                }
                 self.sent = 0;
                 if !lock(&self.session).take_frames(&mut self.sending) {
                     break;

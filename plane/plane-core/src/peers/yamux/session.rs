@@ -16,12 +16,17 @@ use super::{
     round_trip::RoundTrip,
     state::{State, wait},
     turns::Turns,
+    window::WINDOW_BYTES,
 };
 
 /// Streams the peer has not acknowledged; an original resets what is beyond. Source: wire.md 5.5.
 pub const ACK_BACKLOG: usize = 256;
 /// Frames that wait for the socket; beyond, whoever writes waits.
 pub(super) const OUT_BYTES_MAX: usize = 128 << 10;
+/// A stream that is taken up gets one of so many parts of what windows may still grow by, so that
+/// however many there are, a long prompt on the next one finds some.
+const EXTRA_PARTS: usize = 8;
+
 pub(super) type Shared = Arc<Mutex<Session>>;
 
 // Nothing under the lock panics by design; should it do so all the same, the others go on.
@@ -256,8 +261,10 @@ impl Session {
         };
         if let Some(state) = self.streams.get_mut(&id)
             && !state.is_reset
+            && !state.fin_received
         {
-            let size = self.config.inbound_window_bytes;
+            let fair = WINDOW_BYTES + self.extra_left / EXTRA_PARTS;
+            let size = self.config.inbound_window_bytes.min(fair);
             let credit = state.window.grow_to(size, &mut self.extra_left);
             if credit > 0 {
                 let flags = std::mem::take(&mut state.flags);

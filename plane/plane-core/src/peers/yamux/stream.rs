@@ -2,7 +2,7 @@
 //!
 //! Reading: FIN is `Ok(0)`; a reset or a lost connection is `ConnectionReset`, after the bytes that came
 //! before it. Writing to a stream that is gone is `ConnectionReset` too. Closing sends FIN; dropping a
-//! stream without that sends RST.
+//! stream without that sends RST, or FIN where the peer has sent its own.
 
 use std::{
     io,

@@ -2,9 +2,9 @@
 //!
 //! `frame` is what stands on the wire, `window` and `round_trip` how much may come, `session` and `state`
 //! the streams, `turns` who of them may write when the socket is slow, `incoming` what the peer's frames
-//! change, `driver` the task that reads and writes, `stream` what the callers hold. Limits hurt one stream instead of the connection, a reset is a read error, all
-//! who wait are woken when the connection ends, and a close takes a bounded time. Which streams may be
-//! opened, and how many, is decided by `conn`.
+//! change, `driver` the task that reads and writes, `stream` what the callers hold. Limits hurt one stream
+//! instead of the connection, a reset is a read error, all who wait are woken when the connection ends, and
+//! a close takes a bounded time. Which streams may be opened, and how many, is decided by `conn`.
 //! Source: yamux specification (hashicorp/yamux, spec.md); wire.md 5.5.
 
 mod driver;

@@ -228,8 +228,8 @@ impl Session {
         // One that has said all it wanted to may leave a peer behind that waits for credit for good.
         let is_open = !state.fin_sent || (!state.fin_received && state.window.is_used_up());
         if is_known_to_peer && is_open && !state.is_reset && !self.is_over {
-            // Who has said all reads a reset no sooner than an end, and an original forgets for it what it has
-            // not read yet: an answer's head that was lost so would cost its agent the whole link.
+            // At a reset an original forgets what it has not read. It has said all and waits for the
+            // answer, and one whose head was lost so would cost its agent the whole link.
             let how = if state.fin_received { FIN } else { RST };
             self.put(Kind::Data, state.flags | how, id, 0);
         }

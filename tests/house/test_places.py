@@ -169,3 +169,17 @@ async def test_a_stream_gives_its_place_back_at_its_head_and_is_counted_to_its_e
 
             await until_so(only_streams)
         assert house.engine.load.running == 10
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_whoever_has_its_answer_finds_its_place_free_for_the_next_request(
+    tmp_path: Path, is_stream: bool
+) -> None:
+    nobody_waits = ("--max-concurrent=1", "--queue-size=0", "--enqueue-timeout=0s", "--queue-depth=0")
+    flags = (*nobody_waits, "--hold-slot-for-stream")
+    async with house_in(tmp_path, router=flags, agent=("--capacity=1",)) as house:
+        async with connected(house.http) as client:
+            for _ in range(300):
+                client.ask(CHAT, hello(stream=is_stream, max_tokens=1))
+                assert (await client.reply()).status == 200
+        await house.rests()

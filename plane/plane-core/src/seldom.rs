@@ -4,18 +4,24 @@
 //! a timer, the loss of a link, a client that leaves) would be asked anew every time, and each asking
 //! takes locks. Behind a waker of its own it is asked again only after it has called.
 
-use futures::task::AtomicWaker;
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Wake, Waker},
 };
 
+#[derive(Default)]
 struct Calls {
     has_called: AtomicBool,
-    task: AtomicWaker,
+    task: Mutex<Option<Waker>>,
+}
+
+impl Calls {
+    fn set_task(&self, task: Option<Waker>) {
+        *self.task.lock().unwrap_or_else(PoisonError::into_inner) = task;
+    }
 }
 
 impl Wake for Calls {
@@ -25,33 +31,53 @@ impl Wake for Calls {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.has_called.store(true, Ordering::Release);
-        self.task.wake();
+        // Not taken away: the task notes itself only once.
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = &*task {
+            task.wake_by_ref();
+        }
     }
 }
 
 pub struct Seldom {
     calls: Arc<Calls>,
     waker: Waker,
+    /// What `calls` would wake, to be compared without its lock.
+    task: Option<Waker>,
 }
 
 impl Default for Seldom {
     fn default() -> Self {
-        let calls = Arc::new(Calls {
-            has_called: AtomicBool::new(true),
-            task: AtomicWaker::new(),
-        });
-        Seldom {
+        let calls = Arc::new(Calls::default());
+        let seldom = Seldom {
             waker: Waker::from(calls.clone()),
             calls,
-        }
+            task: None,
+        };
+        seldom.ask_again();
+        seldom
+    }
+}
+
+impl Drop for Seldom {
+    fn drop(&mut self) {
+        // Whoever keeps the waker must not keep the task.
+        self.calls.set_task(None);
     }
 }
 
 impl Seldom {
     /// Whether there may be news: at first, and after each call. Then everything behind `waker` has to be polled.
-    pub fn is_due(&self, cx: &mut Context<'_>) -> bool {
+    pub fn is_due(&mut self, cx: &mut Context<'_>) -> bool {
         // Before looking, so that a call that comes after the look wakes the task.
-        self.calls.task.register(cx.waker());
+        if !self
+            .task
+            .as_ref()
+            .is_some_and(|task| task.will_wake(cx.waker()))
+        {
+            self.task = Some(cx.waker().clone());
+            self.calls.set_task(self.task.clone());
+        }
         self.calls.has_called.load(Ordering::Relaxed)
             && self.calls.has_called.swap(false, Ordering::Acquire)
     }
@@ -70,12 +96,12 @@ impl Seldom {
 #[cfg(test)]
 mod tests {
     use super::Seldom;
-    use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
+    use std::{future::poll_fn, task::Poll, time::Duration};
     use tokio::sync::mpsc;
 
     #[tokio::test]
     async fn due_at_first_and_then_once_for_each_call() {
-        let seldom = Seldom::default();
+        let mut seldom = Seldom::default();
         let mut asked = poll_fn(|cx| Poll::Ready(seldom.is_due(cx))).await;
         assert!(asked);
         asked = poll_fn(|cx| Poll::Ready(seldom.is_due(cx))).await;
@@ -103,7 +129,7 @@ mod tests {
                 let _ = often.send(());
             }
         });
-        let seldom = Arc::new(Seldom::default());
+        let mut seldom = Seldom::default();
         let mut heard = 0;
         let hearing = poll_fn(|cx| {
             while let Poll::Ready(Some(())) = oftens.poll_recv(cx) {}

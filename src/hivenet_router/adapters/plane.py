@@ -6,7 +6,7 @@ exchange is known from its arrival to its `Finished` and no longer.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
 import structlog
@@ -41,7 +41,17 @@ _ADVICE: Final = "choose another address or end the program that uses it"
 class PlaneExchange:
     """One request on this side of the boundary, from its arrival to its end."""
 
-    __slots__ = ("_attempts", "_on_head", "_on_reply", "_plane", "_standing", "_waiting", "arrived", "finished")
+    __slots__ = (
+        "_attempts",
+        "_on_end",
+        "_on_head",
+        "_on_reply",
+        "_plane",
+        "_standing",
+        "_waiting",
+        "arrived",
+        "finished",
+    )
 
     def __init__(self, arrived: _plane.Arrived, plane: "PlaneAdapter") -> None:
         self.arrived: Final = arrived
@@ -51,6 +61,7 @@ class PlaneExchange:
         self._waiting: asyncio.Future[_Event] | None = None
         self._on_head: Callable[[Head], None] | None = None
         self._on_reply: Callable[[], None] | None = None
+        self._on_end: Callable[[], None] | None = None
         self._standing = self._begin_waiting() if arrived.is_standing else None
 
     async def forward(
@@ -62,6 +73,7 @@ class PlaneExchange:
         within_s: float,
         on_head: Callable[[Head], None],
         on_reply: Callable[[], None] | None = None,
+        on_end: Callable[[], None] | None = None,
         reply_fields: Sequence[tuple[bytes, bytes]] = (),
         body: bytes | None = None,
     ) -> Finished:
@@ -74,7 +86,7 @@ class PlaneExchange:
             await self._end()
             raise ClientGone
         plane.ring_soon()
-        self._on_head, self._on_reply = on_head, on_reply
+        self._on_head, self._on_reply, self._on_end = on_head, on_reply, on_end
         return await self._outcome(self._begin_waiting())
 
     async def tried(self) -> Finished:
@@ -142,10 +154,16 @@ class PlaneExchange:
 
     def came_to(self, event: _Event) -> None:
         """Called by the plane's pump."""
-        if isinstance(event, Finished):
-            self.finished, self._on_reply = event, None
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(event)
+
+    def ended(self, finished: Finished) -> None:
+        """Called by the plane's pump."""
+        self.finished = finished
+        self.came_to(finished)
+        on_end, self._on_end, self._on_reply = self._on_end, None, None
+        if on_end is not None:
+            on_end()
 
 
 class PlaneAdapter:
@@ -320,6 +338,14 @@ class PlaneAdapter:
     def _pump(self) -> None:
         events = self._plane.drain()
         self._is_busy = len(events) > _EVENTS_OF_ONE
+        # Somebody waits for what has arrived, and nobody for the settling of what is over.
+        over = [event for event in events if type(event) is Finished]
+        if over:
+            events = [event for event in events if type(event) is not Finished]
+        self._take(events)
+        self._take(over)
+
+    def _take(self, events: Iterable[object]) -> None:
         for event in events:
             try:
                 self._handlers[type(event)](event)  # type: ignore[operator]  # each stands under its own event type
@@ -350,7 +376,7 @@ class PlaneAdapter:
     def _finished(self, event: _plane.Finished) -> None:
         exchange = self._exchanges.pop(event.handle, None)
         if exchange is not None:
-            exchange.came_to(event)
+            exchange.ended(event)
 
     def _peer_up(self, event: _plane.PeerUp) -> None:
         self._listener.link_up(event.peer, event.remote, event.dialed)

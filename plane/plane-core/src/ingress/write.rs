@@ -91,7 +91,7 @@ pub(super) async fn stream<IO: AsyncRead + AsyncWrite + Unpin>(
         stall: None,
         is_dirty: false,
     };
-    let leaving = Seldom::default();
+    let mut leaving = Seldom::default();
     poll_fn(|cx| {
         // A body that has nothing now will call; only one that was left because of enough goes on.
         let mut has_more = true;

@@ -57,9 +57,9 @@ CASES: Final = (
         optional=True,
     ),
     # An agent of the original carries 75 requests on a machine of 24 GiB, whatever its capacity, and refuses the rest.
-    _streams(50, (3, 8), optional=True),
-    _streams(200, (3, 8)),
-    _streams(500, (3, 8), optional=True),
+    _streams(50, (1, 8), optional=True),
+    _streams(200, (1, 8)),
+    _streams(500, (1, 8), optional=True),
     _unary("rtt50-unary-64", 64, 4, round_trip_ms=50, optional=True),
     _unary("rtt50-1m", 4, 1024, round_trip_ms=50, optional=True),
 )

@@ -391,7 +391,8 @@ class Plane:
     ) -> Plane:
         """Starts the thread; `identity` is the 68-byte key file. Of the streams a peer has open, `inbound_served` are
         served at once and `inbound_waiting` more may wait; one more is reset. Each may hold `inbound_window_bytes`
-        unread from its start (256 KiB at least), as long as all together hold no more than 64 MiB beyond 256 KiB.
+        unread from its start (256 KiB at least), as long as all together hold no more beyond 256 KiB each
+        than 256 such streams do.
 
         Raises: OSError when it cannot start.
         """

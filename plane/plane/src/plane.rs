@@ -53,7 +53,7 @@ impl Plane {
         config.conns_per_ip = conns_per_ip;
         config.inbound_served = inbound_served;
         config.inbound_waiting = inbound_waiting;
-        config.inbound_window_bytes = inbound_window_bytes;
+        config.widen(inbound_window_bytes);
         config.streams_max = streams_max;
         let pool = PoolLimits {
             idle_max: pool_idle_max,

@@ -6,13 +6,16 @@ use super::{
     behaviour::LinkLimits,
     conn::OWN_STREAMS_MAX,
     swarm::NEGOTIATING_MAX,
-    yamux::{ACK_BACKLOG, MuxConfig, OWN_STREAMS},
+    yamux::{ACK_BACKLOG, EXTRA_PARTS, MuxConfig, OWN_STREAMS, WINDOW_BYTES},
 };
 
 /// Inbound connections in all, pending ones included.
 pub const CONNECTIONS_MAX: usize = 4096;
 /// Inbound connections per IPv4 address or IPv6 /56; loopback is free.
 pub const CONNS_PER_IP_MAX: usize = 32;
+/// Streams of one connection for which the extra suffices when all have a wider window from their start: as
+/// many as a router keeps between requests, since kept streams keep their windows too.
+const WIDE_STREAMS: usize = 256;
 
 /// How the link is set up. `new` gives the defaults; every field may be changed.
 ///
@@ -68,6 +71,14 @@ impl PeersConfig {
             connect_within: Duration::from_secs(15),
             open_within: Duration::from_secs(10),
         }
+    }
+
+    /// Gives inbound streams this window from their start, and the extra that this takes.
+    pub fn widen(&mut self, inbound_window_bytes: usize) {
+        self.inbound_window_bytes = inbound_window_bytes;
+        let extra_each = inbound_window_bytes.saturating_sub(WINDOW_BYTES);
+        let extra = (WIDE_STREAMS + EXTRA_PARTS) * extra_each;
+        self.window_extra_bytes = self.window_extra_bytes.max(extra);
     }
 
     pub(super) fn mux(&self) -> MuxConfig {

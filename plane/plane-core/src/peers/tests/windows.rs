@@ -5,9 +5,14 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::{
-    super::yamux::{MuxConfig, Side, WINDOW_BYTES},
+    super::{
+        PeersConfig, new_identity_bytes,
+        yamux::{MuxConfig, Side, WINDOW_BYTES},
+    },
     pipe::{End, TestStream, frame, run, small},
 };
+
+use crate::upstream::PoolLimits;
 
 const WIDE_BYTES: usize = 2 << 20;
 
@@ -91,6 +96,20 @@ async fn who_takes_up_a_stream_widens_its_window_by_a_fair_part_of_the_extra() {
     left += WIDE_BYTES - WINDOW_BYTES;
     let (id, _stream) = rig.open().await;
     assert_eq!(rig.credit().await, (2, id, left / 8));
+}
+
+// Streams that are kept between requests keep their windows, and the next long prompt may come on any of them.
+#[tokio::test]
+async fn as_many_streams_as_are_kept_have_the_whole_window_when_it_is_widened() {
+    let mut config = PeersConfig::new(new_identity_bytes());
+    config.widen(WIDE_BYTES);
+    let mut rig = Rig::new(&config.mux());
+    let mut kept = Vec::new();
+    for _ in 0..PoolLimits::default().idle_max {
+        let (id, stream) = rig.open().await;
+        assert_eq!(rig.credit().await, (2, id, WIDE_BYTES - WINDOW_BYTES));
+        kept.push(stream);
+    }
 }
 
 #[tokio::test]

@@ -33,7 +33,7 @@ use libp2p::core::{
 };
 use tokio::time::Sleep;
 
-pub use session::ACK_BACKLOG;
+pub use session::{ACK_BACKLOG, EXTRA_PARTS};
 pub use stream::Substream;
 pub use window::WINDOW_BYTES;
 

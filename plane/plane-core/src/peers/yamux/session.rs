@@ -25,7 +25,7 @@ pub const ACK_BACKLOG: usize = 256;
 pub(super) const OUT_BYTES_MAX: usize = 128 << 10;
 /// A stream that is taken up gets one of so many parts of what windows may still grow by, so that
 /// however many there are, a long prompt on the next one finds some.
-const EXTRA_PARTS: usize = 8;
+pub const EXTRA_PARTS: usize = 8;
 
 pub(super) type Shared = Arc<Mutex<Session>>;
 

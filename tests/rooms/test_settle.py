@@ -87,6 +87,8 @@ async def test_a_served_request_counts_for_its_agent_with_tokens_and_round_trip(
     ("path", "usage", "bytes_sent", "tokens"),
     [
         (CHAT_COMPLETIONS, FakeUsage(11, 5, output_bytes=99), 500, (11, 5)),
+        (CHAT_COMPLETIONS, FakeUsage(0, 5, output_bytes=99), 500, (14, 5)),
+        (MESSAGES, FakeUsage(None, 5, output_bytes=99), 500, (14, 5)),
         (CHAT_COMPLETIONS, FakeUsage(None, None, exact=False, output_bytes=19), 500, (14, 8)),
         (CHAT_COMPLETIONS, FakeUsage(None, None, exact=False), 500, (14, 0)),
         (MESSAGES, FakeUsage(42, 1, exact=False, output_bytes=19), 500, (42, 8)),

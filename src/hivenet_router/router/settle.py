@@ -179,17 +179,19 @@ def _tokens(request: Request | None, finished: Finished) -> tuple[int, int]:
     Source: observability.md §1.4 and §8, 10; signals.md §7.2; field-cases.md O-17, A-16.
     """
     usage = finished.usage
-    prompt = None if usage is None else believed(usage.prompt_tokens)
+    # No prompt is of no tokens: an engine that counts none has told of its output only.
+    prompt = 0 if usage is None else believed(usage.prompt_tokens) or 0
     output = 0 if usage is None else believed(usage.completion_tokens) or 0
-    is_counted = usage is not None and usage.exact and _is_credible(usage)
-    if request is None or not request.path.generates or is_counted:
-        return prompt or 0, output
+    if request is None or not request.path.generates:
+        return prompt, output
     digest = request.exchange.arrived.digest
-    if prompt is None and digest is not None:
+    if not prompt and digest is not None:
         prompt = estimate_tokens(digest.text_bytes + digest.input_bytes, digest.messages)
+    if usage is not None and usage.exact and _is_credible(usage):
+        return prompt, output
     # An answer that is no JSON is all output.
     output_bytes = finished.bytes if usage is None else usage.output_bytes
-    return prompt or 0, max(output, output_without_usage(output_bytes))
+    return prompt, max(output, output_without_usage(output_bytes))
 
 
 def _is_credible(usage: Usage) -> bool:

@@ -52,6 +52,10 @@ async fn who_breaks_the_protocol_is_told_so_and_loses_the_connection() {
             [data(SYN, 1, b"a"), data(SYN, 1, b"b")].concat(),
             "the number of another",
         ),
+        (
+            [data(SYN | FIN, 1, b"a"), data(0, 1, b"b")].concat(),
+            "data behind the end",
+        ),
         (data(SYN, 2, b"a"), "not its to give"),
         (data(SYN, 0, b"a"), "not its to give"),
         (header(4, 0, 0, 0).to_vec(), "unknown type"),

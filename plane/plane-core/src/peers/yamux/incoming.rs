@@ -91,6 +91,8 @@ impl Session {
         } else if header.kind == Kind::WindowUpdate {
             state.credit = state.credit.saturating_add(header.length as usize);
             state.wake_writer();
+        } else if state.fin_received && part.left > 0 {
+            return Err("data behind the end of its stream");
         } else if !state.window.receive(part.left) {
             return Err("more data than its window allows");
         }

@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 from tests.agent.running import agent_of
 from tests.fakes.agent_world import FakeRouter, peer_id
 
+from hivenet_router.agent.keep import LINK_BACKOFF_S
 from hivenet_router.agent.world import SessionFailed
 from hivenet_router.names.paths import HEARTBEAT, REGISTER, ROUTING_SIGNALS
 from hivenet_router.ports import Reply
@@ -77,7 +78,7 @@ async def test_a_lost_link_is_dialled_again_at_once_and_the_session_goes_on() ->
     assert [line["event"] for line in lines if line["event"].startswith("link_")] == ["link_lost", "link_restored"]
 
 
-async def test_a_link_that_is_taken_over_again_and_again_is_dialled_more_and_more_slowly() -> None:
+async def test_a_link_that_does_not_last_is_dialled_more_and_more_slowly() -> None:
     one = router()
     with capture_logs() as lines:
         async with agent_of({A: one}) as agent:
@@ -87,9 +88,10 @@ async def test_a_link_that_is_taken_over_again_and_again_is_dialled_more_and_mor
                     agent.link_down(one)
     dialled = [at for at, _ in one.dials]
     assert len(dialled) < 12
-    told = [line for line in lines if line["event"] == "link_taken_over"]
+    told = [line for line in lines if line["event"] == "link_unsteady"]
     assert told
-    assert "--identity-path" in told[0]["advice"]
+    assert all(word in told[0]["advice"] for word in ("on the way", "--identity-path"))
+    assert all(0 < line["retry_in_s"] <= LINK_BACKOFF_S[-1] for line in told)
 
 
 async def test_a_link_that_cannot_be_had_again_ends_the_session() -> None:

@@ -121,6 +121,9 @@ class ScriptedExchange:
         self.answer = (status, dict(fields), body)
         return Ended(status=status)
 
+    def call_off(self, status: int, fields: Fields, body: bytes) -> None:
+        raise AssertionError("an agent's exchanges are aborted")
+
     async def until(self, something: object) -> None:
         raise AssertionError("an agent waits for nothing else")
 

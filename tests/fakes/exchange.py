@@ -247,6 +247,17 @@ class FakeExchange(Exchange):
                 self._end("responded")
         return await self._over
 
+    def call_off(self, status: int, fields: Fields, body: bytes) -> None:
+        """See `ports.Exchange`."""
+        if self._over.done():
+            return
+        if self._is_streaming:
+            self._abort()
+            return
+        self.answered = Answered(status, fields, body)
+        self._committed_status = status
+        self._end("responded")
+
     async def until(self, something: asyncio.Future[T]) -> None:
         """See `ports.Exchange`."""
         try:

@@ -251,6 +251,21 @@ async def test_a_client_that_leaves_in_the_middle_of_a_stream_had_a_part_of_it(b
     assert finished.first_byte_s > 0
 
 
+@pytest.mark.parametrize(
+    ("script", "outcome", "status"), [(HANGS, "responded", 503), (STREAMS_ON, "stream_aborted", 200)]
+)
+async def test_what_is_called_off_is_answered_unless_it_has_an_answer(
+    bench: Bench, script: Script, outcome: str, status: int
+) -> None:
+    bench.script = script
+    task = await begun(bench)
+    bench.exchange.call_off(503, [(b"x", b"y")], b"no")
+    finished = await task
+    assert (finished.outcome, finished.status) == (outcome, status)
+    bench.exchange.call_off(503, [], b"again")
+    assert bench.exchange.finished is finished
+
+
 @pytest.mark.parametrize(("script", "outcome"), [(HANGS, "aborted"), (STREAMS_ON, "stream_aborted")])
 async def test_an_abort_ends_what_runs(bench: Bench, script: Script, outcome: str) -> None:
     bench.script = script

@@ -193,6 +193,23 @@ async def test_a_body_that_ends_too_soon_is_400(house: House) -> None:
     assert answer == b"" or answer.startswith(b"HTTP/1.1 400 ")
 
 
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET /health HTTP/1.1\r\nHost: h\r\n\r\n", 200),
+        (b"GET /v1/models HTTP/1.1\r\nHost: h\r\n\r\n", 200),
+        (b"GET /nowhere HTTP/1.1\r\nHost: h\r\n\r\n", 404),
+        (POST + b"Content-Length: 3\r\n\r\n{]}", 400),
+    ],
+)
+async def test_what_nobody_works_for_is_told_to_a_client_that_has_closed_its_side(
+    house: House, request_bytes: bytes, status: int
+) -> None:
+    for _ in range(20):
+        answer = await exchange(house.http, request_bytes, fin=True)
+        assert answer.startswith(b"HTTP/1.1 %d " % status)
+
+
 async def test_garbage_behind_a_request_costs_the_garbage_only(house: House) -> None:
     for listener, path in ((house.http, b"/health"), (house.metrics, b"/metrics")):
         answer = await exchange(listener, b"GET %b HTTP/1.1\r\nHost: h\r\n\r\n\x01\x02garbage\r\n\r\n" % path)

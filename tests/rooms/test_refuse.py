@@ -140,7 +140,7 @@ def test_a_broken_openai_stream_ends_with_an_event_that_sdks_raise_on() -> None:
         error = json.loads(data)["error"]
         assert (name, error["type"], error["source"] in tuple(Blame)) == ("message", "server_error", True)
         codes.append(error["code"])
-    assert codes == ["backend_error", "request_timeout", "request_timeout", "backend_unavailable", "agent_disconnected"]
+    assert codes == ["backend_error", "request_timeout", "request_timeout", "no_agents_available", "agent_disconnected"]
 
 
 def test_a_broken_anthropic_stream_ends_with_an_error_event() -> None:

@@ -279,9 +279,12 @@ async def test_what_runs_for_too_long_is_ended() -> None:
         began = town.clock.now()
         await router.drain()
         assert town.clock.now() - began == pytest.approx(3.0, abs=0.2)
-        for exchange, outcome in ((stream, "stream_aborted"), (unanswered, "aborted")):
+        for exchange, outcome in ((stream, "stream_aborted"), (unanswered, "responded")):
             assert exchange.finished is not None
             assert exchange.finished.outcome == outcome
+        assert unanswered.answered is not None
+        assert (unanswered.answered.status, b"is stopping" in unanswered.answered.body) == (503, True)
+        assert (b"retry-after", b"1") in unanswered.answered.fields
         await turns()
     assert sorted(town.recorder.outcomes) == ["no_agents_available", "stream_cut"]
     assert town.recorder.at_rest

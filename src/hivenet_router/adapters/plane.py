@@ -112,6 +112,13 @@ class PlaneExchange:
         self._plane.ring_soon()
         return await self._end()
 
+    def call_off(self, status: int, fields: Fields, body: bytes) -> None:
+        """See `ports.Exchange`."""
+        # A running stream knows no answer of ours, and what is over knows neither.
+        self.arrived.respond(status, fields, body)
+        self.arrived.abort()
+        self._plane.ring_soon()
+
     async def until(self, something: "asyncio.Future[T]") -> None:
         """See `ports.Exchange`."""
         gone = self._begin_waiting()

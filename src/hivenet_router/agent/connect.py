@@ -148,6 +148,7 @@ class RouterSession:
             links=around.links,
             reports=around.reports,
             signal_interval_s=around.signal_interval_s,
+            chance=around.chance,
             dial=self._dial,
             renew=renew,
             until_stale=lambda: around.backend.until_other_than(model),

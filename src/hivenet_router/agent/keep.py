@@ -24,14 +24,15 @@ RENEW_RETRY_S: Final = 30.0
 SHORT_LIVED_S: Final = 5.0
 """A link that was lost sooner than so after it was had again is no link: the next dial waits."""
 LINK_BACKOFF_S: Final = (0.0, 1.0, 5.0, 15.0, 30.0)
-"""The wait before a link is dialled again, by how many short-lived ones came before it."""
+"""The longest wait before a link is dialled again, by how many short-lived ones came before it; chance halves it at
+most. Source: decisions.md 25."""
 # The plane gives up a little later, so that it is always our own limit that speaks.
 _GIVEN_UP_AFTER_S: Final = MESSAGE_WITHIN_S + 1.0
 
 _TELLING_LOSSES: Final = 2
-_TAKEN_OVER_ADVICE: Final = (
-    "the link is lost as soon as it is had again; another agent may run with the same key file: give each its own "
-    "--identity-path"
+_UNSTEADY_ADVICE: Final = (
+    "the link is lost soon after it is had again: something on the way to the router cuts it, or another agent runs "
+    "with the same key file; give each agent its own --identity-path"
 )
 
 log = structlog.get_logger("agent")
@@ -52,6 +53,7 @@ class KeptSession:
         links: Links,
         reports: Reports,
         signal_interval_s: float,
+        chance: Callable[[], float],
         dial: Callable[[Terms], Awaitable[None]],
         renew: Callable[[], Awaitable[Terms]],
         until_stale: Callable[[], Awaitable[None]],
@@ -61,6 +63,7 @@ class KeptSession:
         self._links = links
         self._reports = reports
         self._signal_interval_s = signal_interval_s
+        self._chance = chance
         self._dial = dial
         self._renew = renew
         self._until_stale = until_stale
@@ -165,9 +168,9 @@ class KeptSession:
             await self._is_lost.wait()
             log.warning("link_lost", router=self._target, why=self._lost_why)
             short_lived = short_lived + 1 if loop.time() - had_at < SHORT_LIVED_S else 0
-            wait_s = LINK_BACKOFF_S[min(short_lived, len(LINK_BACKOFF_S) - 1)]
+            wait_s = LINK_BACKOFF_S[min(short_lived, len(LINK_BACKOFF_S) - 1)] * (1.0 - self._chance() / 2.0)
             if short_lived >= _TELLING_LOSSES:
-                log.error("link_taken_over", router=self._target, retry_in_s=wait_s, advice=_TAKEN_OVER_ADVICE)
+                log.warning("link_unsteady", router=self._target, retry_in_s=round(wait_s, 1), advice=_UNSTEADY_ADVICE)
             await asyncio.sleep(wait_s)
             try:
                 await self._dial(self._terms)

@@ -316,6 +316,10 @@ class Exchange(Protocol):
         """Answer it and wait until the client has the answer, or has left."""
         ...
 
+    def call_off(self, status: int, fields: Fields, body: bytes) -> None:
+        """Answer with this unless an answer has begun; a running stream ends with its error event."""
+        ...
+
     async def until(self, something: asyncio.Future[T]) -> None:
         """Wait for something else, unless the client leaves first.
 

@@ -46,7 +46,7 @@ from hivenet_router.core.waiting import (
 from hivenet_router.core.waiting import Placed as PlacedNow
 from hivenet_router.names.errors import ErrorCode
 from hivenet_router.ports import Clock, Exchange, Recorder
-from hivenet_router.router.refuse import Refusal
+from hivenet_router.router.refuse import STOPPING, Refusal
 from hivenet_router.router.stages import Admitted, Request
 
 _FULL_FOR_S: Final = 1.0
@@ -298,7 +298,7 @@ class PlacingRoom:
             case QueueFull():
                 return Refusal(_QUEUE_FULL)
             case Closed():
-                return Refusal(asking.attempts.final(_STOPPING))
+                return Refusal(asking.attempts.final(STOPPING))
 
     def _try_place(self, asking: _Asking) -> Placing:
         attempts, pool = asking.attempts, self._registry.pool(asking.model)
@@ -373,4 +373,3 @@ _TOO_LATE: Final = reason(ErrorCode.REQUEST_TIMEOUT, "no agent was free within t
 _QUEUE_FULL: Final = reason(
     ErrorCode.QUEUE_FULL, "this router has as many requests waiting as it takes; try again shortly"
 )
-_STOPPING: Final = reason(ErrorCode.NO_AGENTS_AVAILABLE, "this router is stopping; try another one", retry_after_s=1.0)

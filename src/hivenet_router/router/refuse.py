@@ -21,6 +21,9 @@ from hivenet_router.names.errors import (
 from hivenet_router.names.paths import ANTHROPIC_PREFIX, Dialect
 from hivenet_router.ports import Exchange, Fields, Finished
 
+STOPPING: Final = reason(ErrorCode.NO_AGENTS_AVAILABLE, "this router is stopping; try another one", retry_after_s=1.0)
+"""What nobody is served for any more. Source: decisions.md 33."""
+
 _JSON: Final = (headers.CONTENT_TYPE.encode(), b"application/json")
 
 
@@ -80,6 +83,13 @@ async def answer(exchange: Exchange, refusal: Refusal, dialect: Dialect) -> Fini
     return await exchange.respond(refusal.reason.status, reply_fields(refusal), body)
 
 
+def call_off(exchange: Exchange, why: RefusalReason) -> None:
+    """Refuse what has not been answered, and end what is being answered where it stands; waits for nothing."""
+    arrived = exchange.arrived
+    body = envelope(why, dialect_of(arrived.path), arrived.request_id)
+    exchange.call_off(why.status, reply_fields(Refusal(why)), body)
+
+
 def edge_refusals() -> list[tuple[int, bytes]]:
     """Bodies for what the framing guard refuses by itself, before there is a path or a dialect."""
     said = {
@@ -105,7 +115,7 @@ def break_events(dialect: Dialect) -> tuple[bytes, bytes, bytes, bytes, bytes]:
         _break_event(dialect, ErrorCode.BACKEND_ERROR, "the backend broke off before the end of its answer"),
         _break_event(dialect, ErrorCode.REQUEST_TIMEOUT, "the backend fell silent before the end of its answer"),
         _break_event(dialect, ErrorCode.REQUEST_TIMEOUT, "the answer took longer than a stream may"),
-        _break_event(dialect, ErrorCode.BACKEND_UNAVAILABLE, "the router is stopping"),
+        _break_event(dialect, STOPPING.code, "this router is stopping"),
         _break_event(
             dialect,
             ErrorCode.AGENT_DISCONNECTED,

@@ -51,7 +51,7 @@ from hivenet_router.router.bootstrap import BootstrapRoom
 from hivenet_router.router.door import Door
 from hivenet_router.router.forward import ForwardLimits, ForwardRoom
 from hivenet_router.router.place import PlacingRoom
-from hivenet_router.router.refuse import edge_refusals
+from hivenet_router.router.refuse import STOPPING, call_off, edge_refusals
 from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.router.settle import SettlingRoom
 from hivenet_router.router.walk import House
@@ -217,7 +217,7 @@ class Router:
         self.tell_cut(f"--shutdown-timeout of {settings.shutdown_timeout_s:g} s is over")
         plane.close_doors()
         for exchange in plane.exchanges():
-            exchange.arrived.abort()
+            call_off(exchange, STOPPING)
         await _until(lambda: not plane.live(), within_s=_LAST_WORDS_WITHIN_S)
 
     def tell_cut(self, why: str) -> None:

@@ -18,6 +18,10 @@ use tokio::{
 /// Pause after a failed accept: what is missing (file descriptors, memory) comes back by itself.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// What the system holds of an answer beyond what the client has room for.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT_BYTES: u32 = 64 << 10;
+
 struct Counted(Arc<Door>);
 
 impl Counted {
@@ -64,8 +68,7 @@ fn admit(context: &Arc<Context>, door: &Arc<Door>, stream: TcpStream, client: St
         reject(context, door, client, "too_many_connections");
         return;
     };
-    // Without it small writes wait for the other side's acknowledgement.
-    if stream.set_nodelay(true).is_err() {
+    if set_up(&stream).is_err() {
         return; // It is closed already.
     }
     let (context, door) = (context.clone(), door.clone());
@@ -73,6 +76,16 @@ fn admit(context: &Arc<Context>, door: &Arc<Door>, stream: TcpStream, client: St
         serve(stream, context, door, Who::client(client)).await;
         drop(counted);
     });
+}
+
+fn set_up(stream: &TcpStream) -> io::Result<()> {
+    // Without it small writes wait for the other side's acknowledgement.
+    stream.set_nodelay(true)?;
+    // Else the system takes more only once a third of its buffer is free, which may be a megabyte: under a
+    // client that reads slowly and without a pause nothing would move for a minute.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES)?;
+    Ok(())
 }
 
 /// Serves the substreams that peers open, until the link itself ends.

@@ -149,9 +149,9 @@ impl<IO: ServerIo> Served<IO> {
         let mut ending = Ending::new(self.context.events.clone(), arrival.clone());
         let reply = {
             let Served { io, buf, watch, .. } = self;
-            // What is wrong with a request is told at once, also to a client that has sent all it
-            // wants to and closed its side: its going is no news, and nobody works for it.
-            let watches = arrival.problem.is_none();
+            // What nobody works for is told at once, also to a client that has sent all it wants to and
+            // closed its side: its going is no news.
+            let watches = watch.is_peer() || is_work(&arrival);
             let run = exchange::run(&context, &arrival, standing.as_deref(), &mut ending);
             // Who has left is looked for first: a command that comes now would ask a backend for nobody.
             tokio::select! {
@@ -224,6 +224,12 @@ impl<IO: ServerIo> Served<IO> {
         };
         let _ = timeout(DRAIN_WITHIN, draining).await;
     }
+}
+
+/// Whether a backend may work on it for a while: something with a body that is well-formed.
+fn is_work(arrival: &Arrival) -> bool {
+    let is_read = !matches!(arrival.digest, Some(Err(_)));
+    arrival.problem.is_none() && is_read && !arrival.body.is_empty()
 }
 
 async fn digest_of(body: &Bytes) -> Result<Digest, DigestError> {

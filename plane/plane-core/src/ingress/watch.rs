@@ -42,6 +42,10 @@ impl Watch {
         }
     }
 
+    pub fn is_peer(&self) -> bool {
+        self.is_peer
+    }
+
     pub fn has_fin(&self) -> bool {
         self.has_fin
     }

@@ -10,7 +10,7 @@ use plane_core::{
     exchange::{Outcome, Problem},
 };
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const SHORT: Duration = Duration::from_millis(100);
 
@@ -199,6 +199,36 @@ async fn a_slow_client_that_takes_something_has_it_all() {
         }
     }
     assert_eq!(bench.outcome(&arrival).await, Outcome::Responded);
+}
+
+// What the system holds for such a client moves in large steps, and must not take longer than a write may.
+#[tokio::test]
+async fn a_client_that_reads_a_stream_slowly_and_without_a_pause_is_not_given_up() {
+    let mut bench = Bench::with(|door| door.write_within = Duration::from_secs(3));
+    let endless = Backend::new(|mut serving| async move {
+        serving.request().await;
+        serving.send(SSE_HEAD).await;
+        let event = chunk(&format!("data: {}\n\n", "x".repeat(10_000)));
+        while serving.stream.write_all(event.as_bytes()).await.is_ok() {}
+        serving.closed().await;
+    })
+    .await;
+    let mut client = bench.client().await;
+    client.send(post("{}")).await;
+    let arrival = bench.arrived().await;
+    arrival
+        .mailbox
+        .post(forward(&bench.server(endless.address)));
+    let mut little = [0; 4096];
+    for _ in 0..200 {
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        client.stream.read_exact(&mut little).await.unwrap();
+    }
+    // What it has not read yet would hide from it that nothing comes any more.
+    let given_up = tokio::time::timeout(Duration::ZERO, endless.closed()).await;
+    assert!(given_up.is_err(), "it was given up");
+    drop(client);
+    assert_eq!(bench.outcome(&arrival).await, Outcome::ClientLeft);
 }
 
 #[tokio::test]

@@ -73,6 +73,19 @@ async fn half_a_window_is_credited_at_a_time() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_reads_slowly_gives_credit_every_second_all_the_same() {
+    let mut rig = Rig::new(&small());
+    let (id, mut stream) = rig.open().await;
+    rig.send(0, id, &vec![7; WINDOW_BYTES / 2]).await;
+    for flags in [2, 0] {
+        read(&mut stream, 8 << 10).await;
+        tokio::time::advance(Duration::from_secs(1)).await;
+        read(&mut stream, 8 << 10).await;
+        assert_eq!(rig.credit().await, (flags, id, 16 << 10));
+    }
+}
+
 #[tokio::test]
 async fn who_takes_up_a_stream_widens_its_window_by_a_fair_part_of_the_extra() {
     let extra = 16 << 20;

@@ -12,6 +12,10 @@ use tokio::time::Instant;
 pub const WINDOW_BYTES: usize = 256 << 10;
 /// 40 MB/s on one stream at a round trip of 50 ms.
 pub(super) const WINDOW_BYTES_MAX: usize = 2 << 20;
+/// Who reads slowly gives credit so often all the same: the peer judges by it whether anybody reads.
+const CREDIT_EVERY: Duration = Duration::from_secs(1);
+/// Less is not worth a frame even then.
+const CREDIT_BYTES_MIN: usize = 4 << 10;
 /// A window that lasts for so many round trips does not hold up its stream. Source: wire.md 5.5.
 const ROUND_TRIPS: u32 = 4;
 
@@ -64,6 +68,7 @@ impl ReceiveWindow {
     pub fn read(&mut self, bytes: usize) -> bool {
         self.read += bytes;
         self.read >= self.size / 2
+            || self.read >= CREDIT_BYTES_MIN && self.credited_at.elapsed() >= CREDIT_EVERY
     }
 
     /// The credit for what was read, on a link with this round trip.

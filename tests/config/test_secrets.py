@@ -63,7 +63,7 @@ def test_a_file_wins_over_the_variable_and_loses_its_white_space(write: Write) -
 def test_an_empty_file_wins_too_and_is_a_missing_secret(write: Write) -> None:
     exit_ = refused(router("--jwt-secret-file", write(b" \n")))
     assert exit_.code == 1
-    assert "must be given" in exit_.stderr
+    assert "must not be empty" in exit_.stderr
 
 
 def test_an_empty_file_flag_turns_the_variable_off() -> None:

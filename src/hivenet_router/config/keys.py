@@ -27,7 +27,7 @@ OPENAI_KEY: Final = "--openai-api-key-file"
 ANTHROPIC_KEY: Final = "--anthropic-api-key-file"
 
 HOW_TO_MAKE_A_SECRET: Final = (
-    "make one with `openssl rand -hex 32 > secret.txt` and give routers and agents the same file: "
+    "make one with `(umask 077; openssl rand -hex 32 > secret.txt)` and give routers and agents the same file: "
     "--jwt-secret-file secret.txt"
 )
 
@@ -78,10 +78,10 @@ def _shared_secret(facts: Facts, flag: str, *, required: bool) -> Secret | None:
             "and would not fit, so remove it from the variable"
         )
     if not content:
-        if required:
+        if given:
+            facts.object(flag, f"must not be empty: {HOW_TO_MAKE_A_SECRET}")
+        elif required:
             facts.object(flag, f"must be given: {HOW_TO_MAKE_A_SECRET}")
-        elif given:
-            facts.object(flag, "must not be empty")
         return None
     if len(content) < SECRET_BYTES_MIN:
         facts.object(

@@ -19,6 +19,7 @@ mod limits;
 mod link;
 mod link_faults;
 mod link_load;
+mod link_stale;
 mod replies;
 mod requests;
 mod stale;

@@ -101,7 +101,6 @@ class ScriptedExchange:
         within_s: float,
         on_head: Callable[[Head], None],
         on_reply: Callable[[], None] | None = None,
-        on_end: Callable[[], None] | None = None,
         reply_fields: Sequence[tuple[bytes, bytes]] = (),
         body: bytes | None = None,
     ) -> Finished:

@@ -187,7 +187,6 @@ class FakeExchange(Exchange):
         self._first_byte_s = 0.0
         self._is_streaming = False
         self._head_s = 0.0
-        self._on_end: Callable[[], None] | None = None
         self.forwards: list[Forwarded] = []
         self.answered: Answered | None = None
         arrived.on_abort = self._abort
@@ -215,7 +214,6 @@ class FakeExchange(Exchange):
         within_s: float,
         on_head: Callable[[Head], None],
         on_reply: Callable[[], None] | None = None,
-        on_end: Callable[[], None] | None = None,
         reply_fields: Sequence[tuple[bytes, bytes]] = (),
         body: bytes | None = None,
     ) -> Finished:
@@ -223,7 +221,6 @@ class FakeExchange(Exchange):
         if self._over.done():
             raise ClientGone
         self.forwards.append(Forwarded(to, target, plan, within_s))
-        self._on_end = on_end
         began = asyncio.get_running_loop().time()
         script = self._script_for(to)
         try:
@@ -332,6 +329,4 @@ class FakeExchange(Exchange):
         if self._over.done():
             return False
         self._over.set_result(FakeFinished(outcome, self._committed_status, usage, self._first_byte_s, self._head_s))
-        if self._on_end is not None:
-            self._on_end()
         return True

@@ -186,30 +186,6 @@ async def test_a_stream_is_heard_of_at_its_head_and_a_buffered_answer_at_its_end
     assert bench.exchange.finished is finished
 
 
-async def test_the_end_is_heard_of_before_whoever_awaits_it_goes_on_and_a_failed_attempt_is_none(bench: Bench) -> None:
-    said: list[str] = []
-
-    async def forward_and_tell(name: str) -> None:
-        try:
-            await bench.exchange.forward(
-                bench.destination,
-                b"/x",
-                PLAN,
-                within_s=10.0,
-                on_head=nobody_hears,
-                on_end=lambda: said.append(f"{name} over"),
-            )
-        finally:
-            said.append(f"{name} back")
-
-    bench.script = Fails("status", status=500, body=b"oops")
-    with pytest.raises(AttemptFailed):
-        await forward_and_tell("first")
-    bench.script = Answers()
-    await forward_and_tell("second")
-    assert said == ["first back", "second over", "second back"]
-
-
 async def test_after_a_failure_another_attempt_can_be_made(bench: Bench) -> None:
     bench.script = Fails("status", status=500, body=b"oops", head_after_s=0.01)
     with pytest.raises(AttemptFailed) as caught:

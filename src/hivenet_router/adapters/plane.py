@@ -6,7 +6,7 @@ exchange is known from its arrival to its `Finished` and no longer.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeVar
 
 import structlog
@@ -41,17 +41,7 @@ _ADVICE: Final = "choose another address or end the program that uses it"
 class PlaneExchange:
     """One request on this side of the boundary, from its arrival to its end."""
 
-    __slots__ = (
-        "_attempts",
-        "_on_end",
-        "_on_head",
-        "_on_reply",
-        "_plane",
-        "_standing",
-        "_waiting",
-        "arrived",
-        "finished",
-    )
+    __slots__ = ("_attempts", "_on_head", "_on_reply", "_plane", "_standing", "_waiting", "arrived", "finished")
 
     def __init__(self, arrived: _plane.Arrived, plane: "PlaneAdapter") -> None:
         self.arrived: Final = arrived
@@ -61,7 +51,6 @@ class PlaneExchange:
         self._waiting: asyncio.Future[_Event] | None = None
         self._on_head: Callable[[Head], None] | None = None
         self._on_reply: Callable[[], None] | None = None
-        self._on_end: Callable[[], None] | None = None
         self._standing = self._begin_waiting() if arrived.is_standing else None
 
     async def forward(
@@ -73,7 +62,6 @@ class PlaneExchange:
         within_s: float,
         on_head: Callable[[Head], None],
         on_reply: Callable[[], None] | None = None,
-        on_end: Callable[[], None] | None = None,
         reply_fields: Sequence[tuple[bytes, bytes]] = (),
         body: bytes | None = None,
     ) -> Finished:
@@ -86,7 +74,7 @@ class PlaneExchange:
             await self._end()
             raise ClientGone
         plane.ring_soon()
-        self._on_head, self._on_reply, self._on_end = on_head, on_reply, on_end
+        self._on_head, self._on_reply = on_head, on_reply
         return await self._outcome(self._begin_waiting())
 
     async def tried(self) -> Finished:
@@ -161,16 +149,10 @@ class PlaneExchange:
 
     def came_to(self, event: _Event) -> None:
         """Called by the plane's pump."""
+        if isinstance(event, Finished):
+            self.finished, self._on_reply = event, None
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(event)
-
-    def ended(self, finished: Finished) -> None:
-        """Called by the plane's pump."""
-        self.finished = finished
-        self.came_to(finished)
-        on_end, self._on_end, self._on_reply = self._on_end, None, None
-        if on_end is not None:
-            on_end()
 
 
 class PlaneAdapter:
@@ -345,14 +327,7 @@ class PlaneAdapter:
     def _pump(self) -> None:
         events = self._plane.drain()
         self._is_busy = len(events) > _EVENTS_OF_ONE
-        # Somebody waits for what has arrived, and nobody for the settling of what is over.
-        over = [event for event in events if type(event) is Finished]
-        if over:
-            events = [event for event in events if type(event) is not Finished]
-        self._take(events)
-        self._take(over)
-
-    def _take(self, events: Iterable[object]) -> None:
+        # In their order: whoever asks next, or looks at the metrics, finds what is over settled.
         for event in events:
             try:
                 self._handlers[type(event)](event)  # type: ignore[operator]  # each stands under its own event type
@@ -383,7 +358,7 @@ class PlaneAdapter:
     def _finished(self, event: _plane.Finished) -> None:
         exchange = self._exchanges.pop(event.handle, None)
         if exchange is not None:
-            exchange.ended(event)
+            exchange.came_to(event)
 
     def _peer_up(self, event: _plane.PeerUp) -> None:
         self._listener.link_up(event.peer, event.remote, event.dialed)

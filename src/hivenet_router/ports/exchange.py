@@ -290,15 +290,12 @@ class Exchange(Protocol):
         within_s: float,
         on_head: Callable[[Head], None],
         on_reply: Callable[[], None] | None = None,
-        on_end: Callable[[], None] | None = None,
         reply_fields: Sequence[tuple[bytes, bytes]] = (),
         body: bytes | None = None,
     ) -> Finished:
         """Make one attempt and wait for its end; `on_head` hears when the head of a stream came.
 
-        `on_reply` hears when the client begins to be sent a stream, or an answer so long that it may take its time, and
-        `on_end` when the exchange is over: before any request that arrives later is led anywhere, while whoever awaits
-        this goes on after it.
+        `on_reply` hears when the client begins to be sent a stream, or an answer so long that it may take its time.
 
         `within_s` bounds the time to the first byte of a stream, or to the end of a buffered answer.
         Raises: AttemptFailed while another attempt can still be made; ClientGone when the exchange was over already.

@@ -98,7 +98,6 @@ class ForwardRoom:
                 within_s=max(0.0, request.deadline - self._clock.now()),
                 on_head=stream_begins,
                 on_reply=answer_is_here,
-                on_end=placed.release,
             )
         except AttemptFailed as failed:
             return Failed(self._failure(failed), failed.head_s)

@@ -77,18 +77,14 @@ class Placed:
         self.slot.headers_arrived()
         self._give_back(self._permit)
 
-    def release(self) -> None:
-        """The answer has ended, or there is none: everything is given back; later calls do nothing."""
-        self.slot.release()
-        self._give_back(self._permit)
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.release()
+        self.slot.release()
+        self._give_back(self._permit)
 
 
 class _Asking:

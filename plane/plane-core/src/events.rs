@@ -2,7 +2,8 @@
 //!
 //! Invariant: a handle's events come in the order they happened, and `Finished` is its last.
 //! Quiet events (a request went as it should) do not ring by themselves: they ride along with the
-//! next one that does, or with a tick shortly after. While somebody waits for capacity, each rings.
+//! next one that does, or with a tick shortly after. While somebody waits for capacity, each rings; so
+//! does the end of the last exchange there is: there is time for it now, and none once the next arrives.
 
 use crate::{
     bell::Bell,
@@ -97,6 +98,20 @@ struct Pending {
     events: Vec<Event>,
     has_rung: bool,
     is_tick_due: bool,
+    /// Exchanges that have arrived and not ended.
+    open: usize,
+}
+
+impl Pending {
+    /// Counts the exchanges; whether the last of them has ended.
+    fn leaves_none_open(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Arrived(_) => self.open += 1,
+            Event::Finished(_) => self.open = self.open.saturating_sub(1),
+            _ => return false,
+        }
+        self.open == 0
+    }
 }
 
 #[derive(Debug)]
@@ -139,6 +154,7 @@ impl Events {
     pub fn push(&self, event: Event) {
         let rings = event.rings() || self.0.is_eager.load(Ordering::Relaxed);
         let mut pending = self.lock();
+        let rings = pending.leaves_none_open(&event) || rings;
         pending.events.push(event);
         if rings && !pending.has_rung {
             pending.has_rung = true;

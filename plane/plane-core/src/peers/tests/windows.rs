@@ -74,13 +74,13 @@ async fn half_a_window_is_credited_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_slowly_gives_credit_every_second_all_the_same() {
+async fn who_reads_slowly_gives_credit_from_time_to_time_all_the_same() {
     let mut rig = Rig::new(&small());
     let (id, mut stream) = rig.open().await;
     rig.send(0, id, &vec![7; WINDOW_BYTES / 2]).await;
     for flags in [2, 0] {
         read(&mut stream, 8 << 10).await;
-        tokio::time::advance(Duration::from_secs(1)).await;
+        tokio::time::advance(Duration::from_secs(10)).await;
         read(&mut stream, 8 << 10).await;
         assert_eq!(rig.credit().await, (flags, id, 16 << 10));
     }

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 pub const WINDOW_BYTES: usize = 256 << 10;
 /// 40 MB/s on one stream at a round trip of 50 ms.
 pub(super) const WINDOW_BYTES_MAX: usize = 2 << 20;
-/// Who reads slowly gives credit so often all the same: the peer judges by it whether anybody reads.
-const CREDIT_EVERY: Duration = Duration::from_secs(1);
+/// Who reads slowly gives credit so often all the same: by it the peer, in its minute, sees that somebody reads.
+const CREDIT_EVERY: Duration = Duration::from_secs(10);
 /// Less is not worth a frame even then.
-const CREDIT_BYTES_MIN: usize = 4 << 10;
+const CREDIT_BYTES_MIN: usize = 8 << 10;
 /// A window that lasts for so many round trips does not hold up its stream. Source: wire.md 5.5.
 const ROUND_TRIPS: u32 = 4;
 

@@ -14,6 +14,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const SHORT: Duration = Duration::from_millis(100);
 
+/// A backend whose stream goes on as fast as it is taken.
+async fn endless() -> Backend {
+    Backend::new(|mut serving| async move {
+        serving.request().await;
+        serving.send(SSE_HEAD).await;
+        let event = chunk(&format!("data: {}\n\n", "x".repeat(10_000)));
+        while serving.stream.write_all(event.as_bytes()).await.is_ok() {}
+        serving.closed().await;
+    })
+    .await
+}
+
 #[tokio::test]
 async fn a_413_reaches_a_client_that_is_still_sending() {
     let mut bench = Bench::with(|door| door.body_bytes_max = 1000);
@@ -154,14 +166,7 @@ async fn an_idle_connection_is_closed_after_its_time() {
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_given_up() {
     let mut bench = Bench::with(|door| door.write_within = SHORT);
-    let endless = Backend::new(|mut serving| async move {
-        serving.request().await;
-        serving.send(SSE_HEAD).await;
-        let event = chunk(&format!("data: {}\n\n", "x".repeat(10_000)));
-        while serving.stream.write_all(event.as_bytes()).await.is_ok() {}
-        serving.closed().await;
-    })
-    .await;
+    let endless = endless().await;
     let mut streams = bench.client().await;
     streams.send(post("{}")).await;
     let arrival = bench.arrived().await;
@@ -205,14 +210,7 @@ async fn a_slow_client_that_takes_something_has_it_all() {
 #[tokio::test]
 async fn a_client_that_reads_a_stream_slowly_and_without_a_pause_is_not_given_up() {
     let mut bench = Bench::with(|door| door.write_within = Duration::from_secs(3));
-    let endless = Backend::new(|mut serving| async move {
-        serving.request().await;
-        serving.send(SSE_HEAD).await;
-        let event = chunk(&format!("data: {}\n\n", "x".repeat(10_000)));
-        while serving.stream.write_all(event.as_bytes()).await.is_ok() {}
-        serving.closed().await;
-    })
-    .await;
+    let endless = endless().await;
     let mut client = bench.client().await;
     client.send(post("{}")).await;
     let arrival = bench.arrived().await;

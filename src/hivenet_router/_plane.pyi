@@ -9,6 +9,7 @@ Header names and values are bytes. Nothing here blocks, except where it says so.
 thread, but belongs on the event loop's.
 """
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias, final
 
 __all__ = [
@@ -222,7 +223,7 @@ class Arrived:
         path: bytes,
         spec: ForwardSpec,
         within_s: float,
-        reply_fields: _Fields = ...,
+        reply_fields: Sequence[tuple[bytes, bytes]] = ...,
         body: bytes | None = None,
     ) -> bool:
         """Raises: ValueError for a path with a blank or control character, or a field that would break the head."""

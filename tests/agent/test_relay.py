@@ -52,6 +52,7 @@ class Request:
     client: str = "/ip4/192.0.2.1/tcp/9000"
     request_id: str = "id"
     age_s: float = 0.0
+    model: str | None = None
     digest: Digest | None = None
     digest_error: str | None = None
     aborts: int = 0

@@ -148,6 +148,11 @@ class FakeArrived(Arrived):
         self._arrived_at = asyncio.get_running_loop().time()
 
     @property
+    def model(self) -> str | None:
+        """The digest's."""
+        return None if self.digest is None else self.digest.model
+
+    @property
     def age_s(self) -> float:
         """Seconds of virtual time since it was made."""
         return asyncio.get_running_loop().time() - self._arrived_at

@@ -36,7 +36,7 @@ def refused(arrived: FakeArrived) -> RefusalReason:
 @pytest.mark.parametrize("path", sorted(INFERENCE_PATHS))
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_each_inference_path_is_reached_by_post_with_and_without_a_slash_behind_it(path: str, slash: str) -> None:
-    assert way_of("POST", path + slash) == ToInference(INFERENCE_PATHS[path])
+    assert way_of("POST", path + slash) == ToInference(INFERENCE_PATHS[path], path)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "TRACE", "PATCH", "post"])

@@ -2,7 +2,8 @@
 
 One request goes through every wait there is: the line for a permit, the queue for capacity, an agent before and after
 its headers, the queue again, a second agent, its stream, or a refusal on its way to the client. In each of these waits,
-and in the very moments between them, its client leaves, the plane is told to abort it, or its task is cancelled.
+and in the very moments between them, its client leaves, the plane is told to abort it, or it is cancelled: as a task,
+and as the led coroutine that the router makes of it.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from hivenet_router.core.sessions import SessionStore
 from hivenet_router.ports import Exchange, Finished
 from hivenet_router.router.attend import AttendingRoom
 from hivenet_router.router.door import Door
+from hivenet_router.router.led import Led
 
 WAITS: Final = {
     "in the line for a permit": 0.5,
@@ -52,7 +54,7 @@ ENDINGS: Final[dict[str, tuple[Script, set[str]]]] = {
 class Scene:
     """A house in which every wait takes a second, with the request in question and those that make it wait."""
 
-    def __init__(self, ending: str) -> None:
+    def __init__(self, ending: str, *, led: bool = False) -> None:
         script, self.own_outcomes = ENDINGS[ending]
         is_stream = ending == "streamed"
         self.rooms = Rooms(forwards_max=3)
@@ -61,7 +63,9 @@ class Scene:
         )
         self.rooms.join(B, Answers(lasts_s=5.0), script, Answers())
         self.rooms.join(C, Answers(lasts_s=1.0), model=OTHER_MODEL)
-        self.tasks: list[asyncio.Task[None]] = []
+        self.is_led = led
+        self.running: list[asyncio.Task[None] | Led] = []
+        self.ends: list[asyncio.Future[None]] = []
         attending = AttendingRoom(
             self.rooms.registry,
             SessionStore(lambda: "token"),
@@ -75,11 +79,26 @@ class Scene:
         for model in (MODEL, MODEL, OTHER_MODEL):
             self.arrive(model)
         self.exchange = self.arrive(MODEL, respond_takes_s=1.0)
-        self.task = self.tasks[-1]
+        self.run = self.running[-1]
         self.follower = self.arrive(MODEL)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        self.tasks.append(asyncio.create_task(work))
+        if not self.is_led:
+            task = asyncio.create_task(work)
+            self.running.append(task)
+            self.ends.append(task)
+            return
+        loop = asyncio.get_running_loop()
+        end: asyncio.Future[None] = loop.create_future()
+
+        def ended(led: Led, error: BaseException | None) -> None:
+            assert error is None
+            end.set_result(None)
+
+        led = Led(work, ended, loop)
+        self.running.append(led)
+        self.ends.append(end)
+        led.go_on()
 
     def arrive(self, model: ModelName, *, respond_takes_s: float = 0.0) -> FakeExchange:
         exchange = self.rooms.chat(model, respond_takes_s=respond_takes_s)
@@ -100,23 +119,24 @@ def abort(scene: Scene) -> None:
 
 
 def cancel(scene: Scene) -> None:
-    scene.task.cancel()
+    scene.run.cancel()
 
 
+@pytest.mark.parametrize("led", [False, True])
 @pytest.mark.parametrize("end", [leave, abort, cancel])
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("wait", WAITS)
 async def test_a_request_that_ends_in_any_of_its_waits_leaves_nothing_behind(
-    wait: str, ending: str, end: Callable[[Scene], None]
+    wait: str, ending: str, end: Callable[[Scene], None], led: bool
 ) -> None:
-    scene = Scene(ending)
+    scene = Scene(ending, led=led)
     asyncio.get_running_loop().call_at(scene.rooms.clock.now() + WAITS[wait], end, scene)
-    await asyncio.wait(scene.tasks)
+    await asyncio.wait(scene.ends)
     await turns()
     rooms = scene.rooms
     assert rooms.is_at_rest
     assert rooms.plane.live() == 0
-    assert len(rooms.recorder.ends) == len(rooms.recorder.http_ends) == len(scene.tasks)
+    assert len(rooms.recorder.ends) == len(rooms.recorder.http_ends) == len(scene.ends)
     assert scene.follower.finished is not None
     assert scene.follower.finished.outcome in ("answered", "responded")
     stopped = {"client_gone"} if end is leave else {"no_agents_available"}
@@ -135,7 +155,7 @@ async def test_left_alone_it_goes_through_all_of_them(ending: str) -> None:
         held = [agent.peer for agent in agents if agent.active_slots or agent.running_streams]
         seen.append((rooms.recorder.waiting.get(MODEL, 0), held, len(scene.exchange.forwards)))
         await asyncio.sleep(0.5)
-    await asyncio.wait(scene.tasks)
+    await asyncio.wait(scene.ends)
     # Who is parked, which agents work, how many attempts were made, in the middle of each second.
     assert seen[:6] == [
         (0, [A, B], 0),

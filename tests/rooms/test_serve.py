@@ -27,7 +27,8 @@ from hivenet_router.ports import (
     PlaneListener,
     Recorder,
 )
-from hivenet_router.router.serve import PEER_RULES, Router, Tasks, World, running, stopped_by_signal
+from hivenet_router.router.serve import PEER_RULES, Router, World, running, stopped_by_signal
+from hivenet_router.router.tasks import Tasks
 from hivenet_router.wire.auth_messages import AuthOutcome, AuthRequest
 from hivenet_router.wire.identity import identity_from_seed
 from hivenet_router.wire.jwt import mint_agent_token, subject_of

@@ -6,7 +6,7 @@ exchange is known from its arrival to its `Finished` and no longer.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Final, TypeVar
 
 import structlog
@@ -25,6 +25,7 @@ from hivenet_router.ports import (
     PlaneListener,
     Reply,
     RequestFailed,
+    Told,
 )
 
 T = TypeVar("T")
@@ -48,12 +49,12 @@ class PlaneExchange:
         self.finished: Finished | None = None
         self._attempts = 0
         self._plane = plane
-        self._waiting: asyncio.Future[_Event] | None = None
+        self._waiting: Told[_Event] | None = None
         self._on_head: Callable[[Head], None] | None = None
         self._on_reply: Callable[[], None] | None = None
         self._standing = self._begin_waiting() if arrived.is_standing else None
 
-    async def forward(
+    def forward(
         self,
         to: Destination,
         target: bytes,
@@ -64,18 +65,21 @@ class PlaneExchange:
         on_reply: Callable[[], None] | None = None,
         reply_fields: Sequence[tuple[bytes, bytes]] = (),
         body: bytes | None = None,
-    ) -> Finished:
+    ) -> Coroutine[object, None, Finished]:
         """See `ports.Exchange`."""
-        plane, fields = self._plane, list(reply_fields)
+        plane = self._plane
         destination, spec = plane.destination(to), plane.spec(plan)
         self._attempts += 1
-        if not self.arrived.forward(self._attempts, destination, target, spec, within_s, fields, body):
+        if not self.arrived.forward(self._attempts, destination, target, spec, within_s, reply_fields, body):
             # It is over, and how it ended is on its way here.
-            await self._end()
-            raise ClientGone
+            return self._gone()
         plane.ring_soon()
         self._on_head, self._on_reply = on_head, on_reply
-        return await self._outcome(self._begin_waiting())
+        return self._outcome(self._begin_waiting())
+
+    async def _gone(self) -> Finished:
+        await self._end()
+        raise ClientGone
 
     async def tried(self) -> Finished:
         """See `ports.Exchange`."""
@@ -83,7 +87,7 @@ class PlaneExchange:
         assert self._standing is not None
         return await self._outcome(self._standing)
 
-    async def _outcome(self, waiting: "asyncio.Future[_Event]") -> Finished:
+    async def _outcome(self, waiting: "Told[_Event]") -> Finished:
         try:
             event = await waiting
         finally:
@@ -130,8 +134,8 @@ class PlaneExchange:
         self._waiting = None
         return self.finished
 
-    def _begin_waiting(self) -> "asyncio.Future[_Event]":
-        waiting: asyncio.Future[_Event] = self._plane.loop.create_future()
+    def _begin_waiting(self) -> "Told[_Event]":
+        waiting: Told[_Event] = Told(loop=self._plane.loop)
         self._waiting = waiting
         if self.finished is not None:
             waiting.set_result(self.finished)
@@ -152,7 +156,7 @@ class PlaneExchange:
         if isinstance(event, Finished):
             self.finished, self._on_reply = event, None
         if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(event)
+            self._waiting.tell(event)
 
 
 class PlaneAdapter:
@@ -186,8 +190,8 @@ class PlaneAdapter:
         self._last_token = 0
         self._commands_waiting = 0
         self._is_busy = False
-        self._peers: dict[str, Peer] = {}
-        self._servers: dict[HttpServer, Upstream] = {}
+        self._is_pumping = False
+        self._destinations: dict[Destination, Peer | Upstream] = {}
         self._specs: dict[ForwardPlan, ForwardSpec] = {}
         self._handlers: Final = {
             _plane.Arrived: self._arrived,
@@ -256,7 +260,7 @@ class PlaneAdapter:
 
     def forget(self, peer_id: str) -> None:
         """See `ports.DataPlane`."""
-        self._peers.pop(peer_id, None)
+        self._destinations.pop(peer_id, None)
 
     # What runs
 
@@ -285,17 +289,15 @@ class PlaneAdapter:
 
     def destination(self, to: Destination) -> Peer | Upstream:
         """The plane's own name for a destination; made once."""
+        known = self._destinations.get(to)
+        if known is None:
+            known = self._destinations[to] = self._made(to)
+        return known
+
+    def _made(self, to: Destination) -> Peer | Upstream:
         if isinstance(to, HttpServer):
-            server = self._servers.get(to)
-            if server is None:
-                server = self._servers[to] = self._plane.upstream(
-                    to.host, to.port, idle_max=to.kept_connections_max, age_max_s=to.kept_for_s
-                )
-            return server
-        peer = self._peers.get(to)
-        if peer is None:
-            peer = self._peers[to] = self._plane.peer(to)
-        return peer
+            return self._plane.upstream(to.host, to.port, idle_max=to.kept_connections_max, age_max_s=to.kept_for_s)
+        return self._plane.peer(to)
 
     def spec(self, plan: ForwardPlan) -> ForwardSpec:
         """The plane's own form of a plan; made once."""
@@ -307,7 +309,7 @@ class PlaneAdapter:
     # Commands
 
     def ring_soon(self) -> None:
-        """Have the commands of this turn of the loop carried out together, at its end.
+        """Have the commands that many events lead to carried out together.
 
         Each ring wakes the plane's thread, and what several commands send leaves together. One that comes alone, or has
         enough company, is not kept waiting.
@@ -315,7 +317,7 @@ class PlaneAdapter:
         self._commands_waiting += 1
         if not self._is_busy or self._commands_waiting >= _COMMANDS_TOGETHER_MAX:
             self._ring()
-        elif self._commands_waiting == 1:
+        elif self._commands_waiting == 1 and not self._is_pumping:
             self.loop.call_soon(self._ring)
 
     def _ring(self) -> None:
@@ -327,6 +329,7 @@ class PlaneAdapter:
     def _pump(self) -> None:
         events = self._plane.drain()
         self._is_busy = len(events) > _EVENTS_OF_ONE
+        self._is_pumping = True
         # In their order: whoever asks next, or looks at the metrics, finds what is over settled.
         for event in events:
             try:
@@ -334,6 +337,9 @@ class PlaneAdapter:
             except Exception:
                 # One event that nobody can take must not cost those behind it.
                 log.exception("event_lost", kind=type(event).__name__)
+        self._is_pumping = False
+        if self._commands_waiting:
+            self._ring()
 
     def _arrived(self, event: _plane.Arrived) -> None:
         exchange = PlaneExchange(event, self)

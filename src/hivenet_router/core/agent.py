@@ -167,9 +167,9 @@ class Agent:
         """
         if not self.routable:
             return 0
-        free = self.metadata.capacity - self.active_slots
-        if self.load.slots_total > 0:
-            free -= self.load.slots_elsewhere
+        free, load = self.metadata.capacity - self.active_slots, self.load
+        if load.slots_total > 0:
+            free -= load.slots_elsewhere
         if self.streams_max is not None:
             streams_free = self.streams_max - self.active_slots - self.running_streams
             if streams_free < free:

@@ -5,14 +5,15 @@ queueing are left out. The estimate moves by an eighth in both directions, so th
 tips a gate. Taking the sample, and milliseconds at the edges, are left to others.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from hivenet_router.core.values import value
 
 _GAIN_OF_MEAN: Final = 1 / 8
 _GAIN_OF_VARIATION: Final = 1 / 4
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RoundTrip:
     """A smoothed round trip and its mean variation, both in seconds."""
 
@@ -27,12 +28,13 @@ def after_sample(known: RoundTrip | None, sample_s: float) -> RoundTrip:
 
     Source: RFC 6298 §2.2 and §2.3; decisions.md 27.
     """
-    sample_s = max(0.0, sample_s)
+    if sample_s < 0.0:
+        sample_s = 0.0
     if known is None:
-        return RoundTrip(srtt_s=sample_s, rttvar_s=sample_s / 2)
+        return RoundTrip(sample_s, sample_s / 2)
     # The variation comes first: it is measured against the mean as it was before this sample.
     deviation_s = abs(known.srtt_s - sample_s)
     return RoundTrip(
-        srtt_s=(1 - _GAIN_OF_MEAN) * known.srtt_s + _GAIN_OF_MEAN * sample_s,
-        rttvar_s=(1 - _GAIN_OF_VARIATION) * known.rttvar_s + _GAIN_OF_VARIATION * deviation_s,
+        (1 - _GAIN_OF_MEAN) * known.srtt_s + _GAIN_OF_MEAN * sample_s,
+        (1 - _GAIN_OF_VARIATION) * known.rttvar_s + _GAIN_OF_VARIATION * deviation_s,
     )

@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 from hivenet_router.core.ids import ModelName
+from hivenet_router.core.values import value
 
 R = TypeVar("R")
 
@@ -68,7 +69,7 @@ class Permit:
         self.held = True
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Placed:
     """It holds a slot and this permit."""
 

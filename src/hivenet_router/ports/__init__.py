@@ -35,6 +35,7 @@ from hivenet_router.ports.recorder import (
     Recorder,
     RequestEnd,
 )
+from hivenet_router.ports.told import Told
 
 __all__ = [
     "AnswerWith",
@@ -61,5 +62,6 @@ __all__ = [
     "Reply",
     "RequestEnd",
     "RequestFailed",
+    "Told",
     "Usage",
 ]

@@ -151,6 +151,11 @@ class Arrived(Protocol):
         ...
 
     @property
+    def model(self) -> str | None:
+        """The digest's, for whoever needs no more of it."""
+        ...
+
+    @property
     def digest(self) -> Digest | None:
         """What was read off the body; None where nothing was, or could be."""
         ...

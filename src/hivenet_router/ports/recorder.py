@@ -1,12 +1,12 @@
 """What counts what happens, and by which clock?"""
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from hivenet_router.core.agent import Agent
 from hivenet_router.core.changes import Change
 from hivenet_router.core.clock import Monotonic, UnixTime
 from hivenet_router.core.ids import ModelName
+from hivenet_router.core.values import value
 
 
 class Clock(Protocol):
@@ -21,7 +21,7 @@ class Clock(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RequestEnd:
     """How one inference request ended, for whoever counts. `agent` is None where none served it.
 

@@ -6,7 +6,7 @@ Source: http-api.md §1, §3, §15 items 21 and 27; field-cases.md O-12.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.ids import ModelName
@@ -20,6 +20,7 @@ from hivenet_router.router.stages import Request
 MODEL_NAME_BYTES_MAX: Final = 256
 _READING_METHODS: Final = ("GET", "HEAD")
 _REDIRECT_TOKEN: Final = "rt"
+UNMATCHED: Final = "unmatched"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,12 @@ class ToInference:
     """The request goes the walk."""
 
     path: InferencePath
+    route: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToControl:
-    """The request is for the control app; `route` is its template, for metrics."""
+    """The request is for the control app."""
 
     route: str
 
@@ -40,17 +42,21 @@ class ToControl:
 class ToPreflight:
     """A browser asks what it may send."""
 
+    route: ClassVar[str] = UNMATCHED
+
 
 @dataclass(frozen=True, slots=True)
 class ToNowhere:
     """No such path, or not with this method."""
 
     refusal: Refusal
+    route: ClassVar[str] = UNMATCHED
 
 
 Way = ToInference | ToControl | ToPreflight | ToNowhere
+"""The `route` of each is the template that the path matched, for metrics."""
 
-_TO_INFERENCE: Final = {path: ToInference(inference) for path, inference in INFERENCE_PATHS.items()}
+_TO_INFERENCE: Final = {path: ToInference(inference, path) for path, inference in INFERENCE_PATHS.items()}
 
 
 BODIES_WANTED: Final = [(b"POST", path.encode() + slash) for path in INFERENCE_PATHS for slash in (b"", b"/")]
@@ -96,13 +102,12 @@ def read(exchange: Exchange, path: InferencePath, *, request_timeout_s: float, n
     arrived = exchange.arrived
     if arrived.problem is not None:
         raise _body_problem(arrived.problem)
-    digest = arrived.digest
-    if digest is None:
-        raise refuse(ErrorCode.REQUEST_INVALID, f"the body cannot be read: {arrived.digest_error or 'it is empty'}")
-    model = digest.model
+    model = arrived.model
     if not model:
+        if arrived.digest is None:
+            raise refuse(ErrorCode.REQUEST_INVALID, f"the body cannot be read: {arrived.digest_error or 'it is empty'}")
         raise refuse(ErrorCode.REQUEST_INVALID, 'the body must name a model: "model" is missing or empty')
-    if len(model.encode()) > MODEL_NAME_BYTES_MAX:
+    if len(model) > MODEL_NAME_BYTES_MAX or len(model.encode()) > MODEL_NAME_BYTES_MAX:
         raise refuse(ErrorCode.REQUEST_INVALID, f"the model's name is longer than {MODEL_NAME_BYTES_MAX} bytes")
     deadline = Monotonic(now - arrived.age_s + request_timeout_s)
     return Request(exchange, path, ModelName(model), _target(path, arrived.query), deadline)

@@ -1,16 +1,16 @@
 """Which room does an arrival belong to?
 
-Every exchange of every listener begins here and is led to its end by one task of the house's task group.
+Every exchange of every listener begins here and is led to its end by one coroutine; see `led.py`.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final
 
 import structlog
 
 from hivenet_router.names import headers
-from hivenet_router.ports import AnswerWith, Exchange
+from hivenet_router.ports import AnswerWith, Exchange, Finished
 from hivenet_router.router import attend, refuse
 from hivenet_router.router.arrive import ToControl, ToInference, ToNowhere, ToPreflight, Way, way_of
 from hivenet_router.router.attend import AttendingRoom
@@ -56,12 +56,12 @@ class Door:
 
     def arrival(self, exchange: Exchange) -> None:
         """Called for each arrival, on the loop."""
-        self._spawn(self._lead_safely(exchange))
+        self._spawn(self._lead(exchange))
 
-    async def _lead_safely(self, exchange: Exchange) -> None:
+    async def _lead(self, exchange: Exchange) -> None:
         """A fault of ours costs the request it happened on, and no other."""
         try:
-            await self._lead(exchange)
+            await self._room_for(exchange)
         except Exception:
             log.exception("exchange_failed", listener=exchange.arrived.listener, path=exchange.arrived.path)
             exchange.arrived.abort()
@@ -70,7 +70,7 @@ class Door:
             exchange.arrived.abort()
             raise
 
-    def _lead(self, exchange: Exchange) -> Coroutine[None, None, None]:
+    def _room_for(self, exchange: Exchange) -> Coroutine[None, None, None]:
         listener = exchange.arrived.listener
         if listener == PEERS:
             return self._attending.attend(exchange)
@@ -81,9 +81,9 @@ class Door:
 
     async def _api(self, exchange: Exchange) -> None:
         arrived = exchange.arrived
-        way = way_of(arrived.method, arrived.path)
-        method, route = arrived.method, _route(way)
-        recorder = self._house.recorder
+        method = arrived.method
+        way = way_of(method, arrived.path)
+        recorder, route = self._house.recorder, way.route
         recorder.http_began(method, route)
         status = 500
         try:
@@ -91,27 +91,20 @@ class Door:
         finally:
             recorder.http_ended(method, route, status, arrived.age_s)
 
-    async def _go(self, way: Way, exchange: Exchange) -> int:
-        arrived = exchange.arrived
+    def _go(self, way: Way, exchange: Exchange) -> Coroutine[None, None, int]:
         match way:
             case ToInference(path):
-                return await walk(exchange, path, self._house)
+                return walk(exchange, path, self._house)
             case ToControl():
-                return status_of(await self._control(exchange, arrived.path.removesuffix("/")))
+                return _counted(self._control(exchange, exchange.arrived.path.removesuffix("/")))
             case ToPreflight():
-                return status_of(await exchange.respond(204, _preflight_fields(exchange), b""))
+                return _counted(exchange.respond(204, _preflight_fields(exchange), b""))
             case ToNowhere(refusal):
-                return status_of(await refuse.answer(exchange, refusal, refuse.dialect_of(arrived.path)))
+                return _counted(refuse.answer(exchange, refusal, refuse.dialect_of(exchange.arrived.path)))
 
 
-def _route(way: Way) -> str:
-    match way:
-        case ToInference(path):
-            return path.path
-        case ToControl(route):
-            return route
-        case _:
-            return "unmatched"
+async def _counted(answer: Awaitable[Finished]) -> int:
+    return status_of(await answer)
 
 
 def _preflight_fields(exchange: Exchange) -> list[tuple[bytes, bytes]]:

@@ -11,6 +11,7 @@ from typing import Final
 from hivenet_router.core.attempts import Busy, Failure, LinkDead, StreamBroken, TimedOut
 from hivenet_router.core.backend_errors import BackendFailure, classify, retry_after_s
 from hivenet_router.core.refusals import reason
+from hivenet_router.core.values import value
 from hivenet_router.names import headers, paths
 from hivenet_router.names.errors import ErrorCode
 from hivenet_router.names.paths import Dialect
@@ -31,7 +32,7 @@ class ForwardLimits:
     holds_slot_for_stream: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Served:
     """The exchange is over and the client had an answer of this agent, at least in part."""
 
@@ -39,7 +40,7 @@ class Served:
     head_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Failed:
     """Nothing reached the client; `head_s` is the time to the response head, 0 where none came."""
 

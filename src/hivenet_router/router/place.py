@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final, Self
 
-from hivenet_router.core.agent import Agent
 from hivenet_router.core.attempts import Attempts
 from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.ids import ModelName
@@ -53,24 +52,20 @@ _FULL_FOR_S: Final = 1.0
 
 
 class Placed:
-    """A request with a place: a slot on an agent and a permit to forward, both leases.
+    """A request with a place: a slot on this agent and a permit to forward, both leases.
 
     `attempts` is what is left to the request; after a wait, agents that were full may be asked again.
     """
 
-    __slots__ = ("_give_back", "_permit", "attempts", "number", "slot")
+    __slots__ = ("_give_back", "_permit", "agent", "attempts", "number", "slot")
 
     def __init__(self, slot: Slot, attempts: Attempts, permit: Permit, give_back: Callable[[Permit], None]) -> None:
         self.slot: Final = slot
+        self.agent: Final = slot.agent
         self.attempts: Final = attempts
         self.number: Final = permit.number
         self._permit: Final = permit
         self._give_back: Final = give_back
-
-    @property
-    def agent(self) -> Agent:
-        """The agent it has a slot on."""
-        return self.slot.agent
 
     def headers_came(self) -> None:
         """The backend's headers are there: slot and permit end, the stream still counts as running."""

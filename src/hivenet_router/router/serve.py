@@ -10,10 +10,9 @@ import contextlib
 import secrets
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import structlog
 
@@ -54,6 +53,7 @@ from hivenet_router.router.place import PlacingRoom
 from hivenet_router.router.refuse import STOPPING, call_off, edge_refusals
 from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.router.settle import SettlingRoom
+from hivenet_router.router.tasks import Tasks
 from hivenet_router.router.walk import House
 from hivenet_router.wire.agent_protocol import BODY_BYTES_MAX
 from hivenet_router.wire.auth_messages import LibP2PInfo, RouterConfig, router_config
@@ -70,37 +70,6 @@ _REJECTIONS_EVERY_S: Final = 5.0
 _LOOK_EVERY_S: Final = 0.05
 _LAST_WORDS_WITHIN_S: Final = 1.0
 _NO_LIMIT: Final = 0
-
-
-class _Over(Exception):
-    """Ends the tasks of a block that has come to its end."""
-
-
-class Tasks:
-    """Owns every task of the router: one that fails ends them all, and they end with the block."""
-
-    def __init__(self) -> None:
-        self._group = asyncio.TaskGroup()
-
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Run this until it ends or the block does."""
-        self._group.create_task(work)
-
-    async def __aenter__(self) -> Self:
-        await self._group.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
-            await self._group.__aexit__(kind, error, trace)
-            return
-        # A group waits for its tasks, unless its block fails: then it cancels them.
-        try:
-            await self._group.__aexit__(_Over, _Over(), None)
-        except* _Over:
-            pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +137,7 @@ class Router:
             request_timeout_s=settings.request_timeout_s,
             tries_per_step_max=settings.tries_per_step_max,
         )
-        self.door: Final = Door(tasks.spawn, house, world.control_for(self.registry), self.attending, metrics)
+        self.door: Final = Door(tasks.lead, house, world.control_for(self.registry), self.attending, metrics)
 
     async def open(self) -> Addresses:
         """Bind everything; what agents are told about comes last.
@@ -257,10 +226,12 @@ class Router:
         self.rejections.rejected(listener, client, status, why)
 
     def _changed(self, change: Change) -> None:
+        # Every request that ends tells of this one, and nobody else wants to know.
+        if isinstance(change, CapacityFreed):
+            self.placing.slot_freed(change.model)
+            return
         self.recorder.registry_changed(change)
         match change:
-            case CapacityFreed(model):
-                self.placing.slot_freed(model)
             case Registered(agent) | Removed(agent) | LinkLost(agent) | LinkReturned(agent) | HealthChanged(agent):
                 self.placing.revisit(agent.model)
         if (

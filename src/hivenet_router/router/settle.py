@@ -17,7 +17,7 @@ from hivenet_router.core.ids import ModelName, PeerId
 from hivenet_router.core.outcomes import Mark
 from hivenet_router.core.rejections import Rations
 from hivenet_router.names.errors import ERROR_RULES, ErrorCode
-from hivenet_router.ports import Clock, Finished, Recorder, RequestEnd, Usage
+from hivenet_router.ports import Clock, Finished, Recorder, RequestEnd
 from hivenet_router.router.forward import Failed, Served
 from hivenet_router.router.refuse import Refusal
 from hivenet_router.router.rejections import RejectionRoom
@@ -104,9 +104,10 @@ class SettlingRoom:
         first_byte_s, input_tokens, output_tokens = 0.0, 0, 0
         if served is not None:
             first_byte_s = served.finished.first_byte_s
-            input_tokens, output_tokens = _tokens(visit.request, served.finished)
+            input_tokens, output_tokens, is_credible = _tokens(visit.request, served.finished)
             if agent is not None:
-                self._tell_of_usage(agent, served.finished.usage)
+                if not is_credible:
+                    self._rejections.refused("engine_usage_not_believed", _NOT_BELIEVED, peer=agent.peer)
                 self._settle_agent(agent, served, outcome, input_tokens, output_tokens)
         if refusal is not None and refusal.exhausted_by is not None:
             self._settle_exhausted(visit, refusal, refusal.exhausted_by)
@@ -132,10 +133,6 @@ class SettlingRoom:
         elif served.finished.outcome in _CUT_BY_BACKEND:
             mark = Mark.APPLICATION if agent.linked else Mark.CONNECTION
             agent.outcomes.failed(mark, sample_s=served.head_s, now=self._clock.now())
-
-    def _tell_of_usage(self, agent: Agent, usage: Usage | None) -> None:
-        if usage is not None and not _is_credible(usage):
-            self._rejections.refused("engine_usage_not_believed", _NOT_BELIEVED, peer=agent.peer)
 
     def _settle_exhausted(self, visit: Visit, refusal: Refusal, exhausted_by: str) -> None:
         self._recorder.policy_exhausted(visit.model, visit.tenant)
@@ -173,30 +170,31 @@ class SettlingRoom:
         self._link_resets = recent
 
 
-def _tokens(request: Request | None, finished: Finished) -> tuple[int, int]:
+def _tokens(request: Request | None, finished: Finished) -> tuple[int, int, bool]:
     """Tokens in and out: by the backend's count where it covers the output, else estimated from what was seen.
 
+    The third tells whether what the backend counted can be.
     Source: observability.md §1.4 and §8, 10; signals.md §7.2; field-cases.md O-17, A-16.
     """
     usage = finished.usage
+    told = (None, None) if usage is None else (usage.prompt_tokens, usage.completion_tokens)
+    prompt, output = known = believed(told[0]), believed(told[1])
+    is_credible = known == told
     # No prompt is of no tokens: an engine that counts none has told of its output only.
-    prompt = 0 if usage is None else believed(usage.prompt_tokens) or 0
-    output = 0 if usage is None else believed(usage.completion_tokens) or 0
+    prompt, output = prompt or 0, output or 0
     if request is None or not request.path.generates:
-        return prompt, output
+        return prompt, output, is_credible
+    if not prompt:
+        prompt = _estimated(request)
+    if usage is None or not (is_credible and usage.exact):
+        # An answer that is no JSON is all output.
+        output = max(output, output_without_usage(finished.bytes if usage is None else usage.output_bytes))
+    return prompt, output, is_credible
+
+
+def _estimated(request: Request) -> int:
     digest = request.exchange.arrived.digest
-    if not prompt and digest is not None:
-        prompt = estimate_tokens(digest.text_bytes + digest.input_bytes, digest.messages)
-    if usage is not None and usage.exact and _is_credible(usage):
-        return prompt, output
-    # An answer that is no JSON is all output.
-    output_bytes = finished.bytes if usage is None else usage.output_bytes
-    return prompt, max(output, output_without_usage(output_bytes))
-
-
-def _is_credible(usage: Usage) -> bool:
-    told = (usage.prompt_tokens, usage.completion_tokens)
-    return told == (believed(usage.prompt_tokens), believed(usage.completion_tokens))
+    return 0 if digest is None else estimate_tokens(digest.text_bytes + digest.input_bytes, digest.messages)
 
 
 def _outcome_of(visit: Visit) -> tuple[str, int]:

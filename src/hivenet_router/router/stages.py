@@ -4,15 +4,14 @@ One type for each stage, so that what is not yet admitted cannot be forwarded: i
 rooms make the next one from the last.
 """
 
-from dataclasses import dataclass
-
 from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.ids import ModelName
+from hivenet_router.core.values import value
 from hivenet_router.names.paths import InferencePath
 from hivenet_router.ports import Exchange
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Request:
     """Read and found well-formed: an inference request for a model. `target` is path and query as forwarded."""
 
@@ -23,7 +22,7 @@ class Request:
     deadline: Monotonic
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Caller:
     """Who asks. `key_id` is None where keys have no identity of their own."""
 
@@ -35,7 +34,7 @@ NOBODY_IN_PARTICULAR = Caller("default")
 """The caller where no keys are configured. Source: http-api.md §2.6."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Identified:
     """A request whose caller is known and may use the model."""
 
@@ -43,7 +42,7 @@ class Identified:
     caller: Caller
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Admitted:
     """A request that has been let in; what it reserved ends with its admission."""
 

@@ -12,7 +12,6 @@ from hivenet_router.core.waiting import (
     Nowhere,
     Outcome,
     Permit,
-    Placed,
     Placing,
     QueueFull,
     Stage,
@@ -64,8 +63,8 @@ class House:
     def permit(self, name: str = "first", model: ModelName = MODEL) -> Permit:
         """The permit of a request that is known to be placed."""
         outcome = self.room.arrive(model, (model, name))
-        assert isinstance(outcome, Placed)
-        return outcome.permit
+        assert isinstance(outcome, Permit)
+        return outcome
 
     def free(self, model: ModelName = MODEL, slots: int = 1) -> list[tuple[str, type[Outcome]]]:
         self.slots[model] = self.slots.get(model, 0) + slots
@@ -78,7 +77,7 @@ def names(woken: tuple[Woken[tuple[ModelName, str]], ...]) -> list[tuple[str, ty
 
 def test_a_request_takes_permit_and_slot_together() -> None:
     house = House({MODEL: 1}, permits=2)
-    assert isinstance(house.arrive("a"), Placed)
+    assert isinstance(house.arrive("a"), Permit)
     assert (house.room.permits_free, house.slots[MODEL]) == (1, 0)
 
 
@@ -106,8 +105,8 @@ def test_released_slots_wake_in_the_order_of_arrival() -> None:
     house = House({MODEL: 0})
     for name in ("w1", "w2", "w3"):
         assert house.arrive(name) == "parked"
-    assert house.free() == [("w1", Placed)]
-    assert house.free() == [("w2", Placed)]
+    assert house.free() == [("w1", Permit)]
+    assert house.free() == [("w2", Permit)]
     assert house.room.parked(MODEL) == 1
 
 
@@ -116,7 +115,7 @@ def test_one_event_wakes_as_many_as_there_are_slots() -> None:
     house = House({MODEL: 0})
     for name in ("w1", "w2", "w3"):
         house.arrive(name)
-    assert house.free(slots=2) == [("w1", Placed), ("w2", Placed)]
+    assert house.free(slots=2) == [("w1", Permit), ("w2", Permit)]
 
 
 def test_a_freed_slot_costs_the_same_however_many_wait() -> None:
@@ -124,11 +123,11 @@ def test_a_freed_slot_costs_the_same_however_many_wait() -> None:
     for number in range(1000):
         house.arrive(f"w{number}")
     house.asked.clear()
-    assert house.free() == [("w0", Placed)]
+    assert house.free() == [("w0", Permit)]
     assert house.asked == ["w0", "w1"]
     house.asked.clear()
     # Who was not asked this time is the first to be asked the next time.
-    assert house.free() == [("w1", Placed)]
+    assert house.free() == [("w1", Permit)]
     assert house.asked == ["w1", "w2"]
 
 
@@ -143,7 +142,7 @@ def test_a_change_that_may_end_the_hope_of_some_is_told_to_all_even_where_no_slo
     hopeless.add("w3")
     # The slot's round ends with the slot, so it does not come to the last one; the change's round does.
     house.slots[MODEL] = 1
-    assert names(told.slot_freed(MODEL)) == [("w1", Placed)]
+    assert names(told.slot_freed(MODEL)) == [("w1", Permit)]
     assert names(told.revisit(MODEL)) == [("w3", Nowhere)]
     assert told.parked(MODEL) == 1
 
@@ -157,7 +156,7 @@ def test_a_freed_slot_of_one_model_and_a_change_of_another_are_both_made_up_for_
     assert house.room.revisit(MODEL) == ()
     del house.slots[MODEL]
     house.slots[OTHER_MODEL] += 1
-    assert names(house.room.give_back(permit)) == [("w1", Nowhere), ("in line", Placed)]
+    assert names(house.room.give_back(permit)) == [("w1", Nowhere), ("in line", Permit)]
 
 
 def test_the_depth_counts_each_model_alone() -> None:
@@ -185,7 +184,7 @@ def test_a_permit_goes_to_the_first_in_line() -> None:
     permit = house.permit()
     house.arrive("a")
     house.arrive("b")
-    assert names(house.room.give_back(permit)) == [("a", Placed)]
+    assert names(house.room.give_back(permit)) == [("a", Permit)]
     assert house.room.in_line == 1
 
 
@@ -208,7 +207,7 @@ def test_the_line_moves_on_past_requests_that_cannot_use_the_permit() -> None:
     assert names(house.room.give_back(permit)) == [
         ("finds the queue full", Crowded),
         ("finds nobody", Nowhere),
-        ("is served", Placed),
+        ("is served", Permit),
     ]
     assert (house.room.parked(MODEL), house.room.in_line) == (1, 0)
 
@@ -218,7 +217,7 @@ def test_a_slot_freed_while_no_permit_is_free_is_not_lost() -> None:
     house.arrive("parked")
     permit = house.permit("runs", OTHER_MODEL)
     assert house.free() == []
-    assert names(house.room.give_back(permit)) == [("parked", Placed)]
+    assert names(house.room.give_back(permit)) == [("parked", Permit)]
 
 
 def test_the_earlier_of_line_and_parked_comes_first() -> None:
@@ -227,7 +226,7 @@ def test_the_earlier_of_line_and_parked_comes_first() -> None:
     permit = house.permit("runs", OTHER_MODEL)
     house.arrive("in line second", OTHER_MODEL)
     house.free()
-    assert names(house.room.give_back(permit)) == [("parked first", Placed)]
+    assert names(house.room.give_back(permit)) == [("parked first", Permit)]
     assert house.asked[-1] == "parked first"
 
 
@@ -237,14 +236,14 @@ def test_a_request_comes_back_to_its_old_place() -> None:
     house.arrive("later")
     assert house.room.leave(ticket)
     assert house.arrive("retries", earlier=ticket.number) == "parked"
-    assert house.free() == [("retries", Placed)]
+    assert house.free() == [("retries", Permit)]
 
 
 def test_a_request_that_was_placed_comes_back_before_the_line_and_past_its_bound() -> None:
     house = House({MODEL: 9}, permits=1, line_max=1)
     permit = house.permit("retries")
     house.arrive("newcomer")
-    assert names(house.room.give_back(permit)) == [("newcomer", Placed)]
+    assert names(house.room.give_back(permit)) == [("newcomer", Permit)]
     house.arrive("second newcomer")
     assert house.arrive("third newcomer") == QueueFull()
     assert house.arrive("retries", earlier=permit.number) == "in line"
@@ -257,7 +256,7 @@ def test_who_leaves_is_not_asked_again() -> None:
     house.arrive("stays")
     assert house.room.leave(parked)
     assert not house.room.leave(parked)
-    assert house.free() == [("stays", Placed)]
+    assert house.free() == [("stays", Permit)]
     waiting = house.wait("leaves the line")
     assert waiting.stage is Stage.IN_LINE
     assert house.room.leave(waiting)
@@ -292,7 +291,7 @@ def test_who_cannot_use_a_slot_keeps_its_place_and_lets_the_next_one_by() -> Non
     for name in ("picky", "easy"):
         picky_house.arrive(MODEL, (MODEL, name))
     house.slots[MODEL] = 1
-    assert names(picky_house.slot_freed(MODEL)) == [("easy", Placed)]
+    assert names(picky_house.slot_freed(MODEL)) == [("easy", Permit)]
     assert picky_house.parked(MODEL) == 1
 
 

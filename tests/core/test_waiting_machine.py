@@ -12,7 +12,6 @@ from hivenet_router.core.waiting import (
     Crowded,
     Outcome,
     Permit,
-    Placed,
     Placing,
     QueueFull,
     Stage,
@@ -79,9 +78,9 @@ class WaitingMachine(RuleBasedStateMachine):
             self.book(wake.ticket.request, wake.outcome)
 
     def book(self, request: Request, outcome: Outcome) -> None:
-        if isinstance(outcome, Placed):
+        if isinstance(outcome, Permit):
             assert request.slot is not None
-            self.running[request] = outcome.permit
+            self.running[request] = outcome
         else:
             assert request.slot is None
 

@@ -18,7 +18,6 @@ from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 from hivenet_router.core.ids import ModelName
-from hivenet_router.core.values import value
 
 R = TypeVar("R")
 
@@ -60,20 +59,13 @@ class Ticket(Generic[R]):
 
 
 class Permit:
-    """The right to one forward at a time; given back through `WaitingRoom.give_back`, once."""
+    """The right to one forward at a time, for a request that has its slot; given back through `give_back`, once."""
 
     __slots__ = ("held", "number")
 
     def __init__(self, number: int) -> None:
         self.number: Final = number
         self.held = True
-
-
-@value
-class Placed:
-    """It holds a slot and this permit."""
-
-    permit: Permit
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +88,7 @@ class Closed:
     """The router stops; nobody waits any longer."""
 
 
-Outcome = Placed | Nowhere | Crowded | QueueFull | Closed
+Outcome = Permit | Nowhere | Crowded | QueueFull | Closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,9 +268,9 @@ class WaitingRoom(Generic[R]):
         self._take_out(ticket)
         return None if self._park(ticket) else Crowded()
 
-    def _take_permit(self, number: int) -> Placed:
+    def _take_permit(self, number: int) -> Permit:
         self._permits_free -= 1
-        return Placed(Permit(number))
+        return Permit(number)
 
     def _park(self, ticket: Ticket[R]) -> bool:
         queue = self._parked.get(ticket.model, [])

@@ -42,7 +42,6 @@ from hivenet_router.core.waiting import (
     WaitingRoom,
     Woken,
 )
-from hivenet_router.core.waiting import Placed as PlacedNow
 from hivenet_router.names.errors import ErrorCode
 from hivenet_router.ports import Clock, Exchange, Recorder
 from hivenet_router.router.refuse import STOPPING, Refusal
@@ -207,7 +206,7 @@ class PlacingRoom:
         finally:
             # They know each other, and nobody is to look for that.
             asking.ticket = asking.limit = asking.woken = None
-        if isinstance(outcome, PlacedNow) and asking.was_parked:
+        if isinstance(outcome, Permit) and asking.was_parked:
             self._recorder.waited(asking.model, self._clock.now() - began)
         return outcome
 
@@ -246,7 +245,7 @@ class PlacingRoom:
         """End a wait from the request's side. A place that was given in the same moment is handed on."""
         if woken.done() and not woken.cancelled():
             outcome = woken.result()
-            if isinstance(outcome, PlacedNow):
+            if isinstance(outcome, Permit):
                 with self._placed(asking, outcome):
                     return
         elif asking.ticket is not None:
@@ -272,8 +271,8 @@ class PlacingRoom:
                 _resolve(asking, outcome)
 
     def _placed(self, asking: _Asking, outcome: Outcome) -> Placed:
-        if isinstance(outcome, PlacedNow):
-            return Placed(self._slot_of(asking), asking.attempts, outcome.permit, self._give_back)
+        if isinstance(outcome, Permit):
+            return Placed(self._slot_of(asking), asking.attempts, outcome, self._give_back)
         raise self._refusal(asking, outcome)
 
     def _refusal(self, asking: _Asking, outcome: Nowhere | Crowded | QueueFull | Closed) -> Refusal:

@@ -105,6 +105,13 @@ def test_a_list_of_addresses_keeps_its_order_and_names_each_once() -> None:
     assert read_host_ports(" b:2, a:1,,b:2 ").items == (HostPort("b", 2), HostPort("a", 1))
 
 
+def test_no_list_is_not_the_same_as_a_list_of_nothing() -> None:
+    assert read_host_ports("").items == read_host_ports(" ").items == ()
+    for text in (",", ",,", " , ,"):
+        with pytest.raises(UnusableError, match="at least one"):
+            read_host_ports(text)
+
+
 @pytest.mark.parametrize("text", ["0.0.0.0:50051", "[::]:50051", ":50051"])
 def test_the_address_of_all_interfaces_is_not_advertised(text: str) -> None:
     with pytest.raises(UnusableError):

@@ -117,8 +117,14 @@ def read_host_port(text: str) -> HostPort:
 
 
 def read_host_ports(text: str) -> HostPorts:
-    """A comma list of `host:port`; items are trimmed, empty ones dropped. Raises: UnusableError."""
-    return HostPorts(tuple(dict.fromkeys(read_host_port(item) for item in read_words(text).items)))
+    """A comma list of `host:port`; items are trimmed, empty ones dropped.
+
+    Raises: UnusableError, also for commas with nothing between them: a list that was to be filled in.
+    """
+    items = dict.fromkeys(read_host_port(item) for item in read_words(text).items)
+    if text.strip() and not items:
+        raise UnusableError("must name at least one host:port, such as router-0:50051")
+    return HostPorts(tuple(items))
 
 
 def read_advertised(text: str) -> HostPort:

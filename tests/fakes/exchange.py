@@ -20,6 +20,7 @@ from hivenet_router.ports import (
     Finished,
     ForwardPlan,
     Head,
+    Told,
 )
 
 T = TypeVar("T")
@@ -188,6 +189,7 @@ class FakeExchange(Exchange):
         self._script_for = script_for
         self._respond_takes_s = respond_takes_s
         self._over: asyncio.Future[FakeFinished] = asyncio.get_running_loop().create_future()
+        self._news: Told[None] | None = None
         self._committed_status = 0
         self._first_byte_s = 0.0
         self._is_streaming = False
@@ -321,11 +323,21 @@ class FakeExchange(Exchange):
         return asyncio.get_running_loop().time() - began
 
     async def _is_over_within(self, seconds: float) -> bool:
-        if seconds > 0:
-            await asyncio.wait((self._over,), timeout=seconds)
-        else:
-            await asyncio.sleep(0)
+        loop = asyncio.get_running_loop()
+        self._news = news = Told[None](loop=loop)
+        timer = loop.call_later(seconds, self._tell)
+        if self._over.done():
+            self._tell()
+        try:
+            await news
+        finally:
+            timer.cancel()
         return self._over.done()
+
+    def _tell(self) -> None:
+        """As the data plane's events do: whoever is led goes on at once."""
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
 
     def _abort(self) -> bool:
         return self._end("stream_aborted" if self._is_streaming else "aborted")
@@ -334,4 +346,5 @@ class FakeExchange(Exchange):
         if self._over.done():
             return False
         self._over.set_result(FakeFinished(outcome, self._committed_status, usage, self._first_byte_s, self._head_s))
+        self._tell()
         return True

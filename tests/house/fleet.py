@@ -32,13 +32,13 @@ import asyncio, gc, json, signal, sys
 from hivenet_router.cli.router import main
 def look(*_):
     gc.collect()
-    kinds = {"PlacingRoom": [], "PlaneAdapter": [], "PlaneExchange": []}
+    kinds = {"PlacingRoom": [], "PlaneAdapter": [], "PlaneExchange": [], "Led": []}
     for thing in gc.get_objects():
         if type(thing).__name__ in kinds:
             kinds[type(thing).__name__].append(thing)
     (room,), (plane,) = kinds["PlacingRoom"], kinds["PlaneAdapter"]
     seen = {
-        "tasks": len(asyncio.all_tasks()),
+        "tasks": len(asyncio.all_tasks()) + len(kinds["Led"]),
         "permits_free": room.permits_free,
         "requests_waiting": room.waiting,
         "exchanges_known": len(plane.exchanges()),

@@ -1,10 +1,15 @@
 """The control app as clients meet it: through the door and the ASGI adapter."""
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import Final
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 from structlog.testing import capture_logs
 from tests.core.making import MODEL, A, B, described
 from tests.fakes.clock import VirtualClock
@@ -15,6 +20,7 @@ from hivenet_router.core.ids import ModelName
 from hivenet_router.core.registry import Registry
 from hivenet_router.router.arrive import ToControl, way_of
 from hivenet_router.router.control import control_app
+from hivenet_router.router.led import Led
 
 NAMED: Final = ModelName("org/name:7b")
 CHINESE: Final = ModelName("模型")
@@ -41,6 +47,23 @@ async def answered_by(app: AsgiApp, arrived: FakeArrived, path: str) -> Answered
     await answer_with(app)(exchange, path)
     assert exchange.answered is not None
     return exchange.answered
+
+
+async def test_an_app_finds_the_task_that_its_framework_wants_also_where_the_exchange_is_led() -> None:
+    def blocking(request: Request) -> Response:
+        return PlainTextResponse("from another thread")
+
+    exchange, ends = FakeExchange(FakeArrived(method="GET", path="/blocking")), list[BaseException | None]()
+
+    async def work() -> None:
+        await answer_with(Starlette(routes=[Route("/blocking", blocking)]))(exchange, "/blocking")
+
+    loop = asyncio.get_running_loop()
+    loop.call_soon(Led(work(), lambda led, error: ends.append(error), loop).go_on)
+    while not ends:  # noqa: ASYNC110  # threads live in real time, the test's loop does not
+        await asyncio.sleep(0)
+    assert exchange.answered is not None
+    assert (exchange.answered.status, exchange.answered.body) == (200, b"from another thread")
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])

@@ -5,6 +5,7 @@ takes the walk. Invariant: whatever the app does, the exchange gets exactly one 
 Source: architecture.md §4; the ASGI HTTP specification, version 2.3.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import unquote
@@ -67,8 +68,12 @@ async def _answer(app: AsgiApp, exchange: Exchange, path: str) -> Finished:
         elif message["type"] == "http.response.body":
             chunks.append(bytes(message.get("body", b"")))
 
-    try:
+    async def run() -> None:
         await app(scope, receive, send)
+
+    try:
+        # Frameworks look for more than asyncio asks of the task that they run in.
+        await asyncio.create_task(run())
     except Exception:
         log.exception("control_request_failed", path=path, request_id=arrived.request_id)
         status, fields, chunks = 500, [], []

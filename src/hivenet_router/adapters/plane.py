@@ -156,7 +156,7 @@ class PlaneExchange:
         if isinstance(event, Finished):
             self.finished, self._on_reply = event, None
         if self._waiting is not None and not self._waiting.done():
-            self._waiting.tell(event)
+            self._waiting.set_result(event)
 
 
 class PlaneAdapter:
@@ -330,16 +330,18 @@ class PlaneAdapter:
         events = self._plane.drain()
         self._is_busy = len(events) > _EVENTS_OF_ONE
         self._is_pumping = True
-        # In their order: whoever asks next, or looks at the metrics, finds what is over settled.
-        for event in events:
-            try:
-                self._handlers[type(event)](event)  # type: ignore[operator]  # each stands under its own event type
-            except Exception:
-                # One event that nobody can take must not cost those behind it.
-                log.exception("event_lost", kind=type(event).__name__)
-        self._is_pumping = False
-        if self._commands_waiting:
-            self._ring()
+        try:
+            # In their order: whoever asks next, or looks at the metrics, finds what is over settled.
+            for event in events:
+                try:
+                    self._handlers[type(event)](event)  # type: ignore[operator]  # each stands under its own type
+                except Exception:
+                    # One event that nobody can take must not cost those behind it.
+                    log.exception("event_lost", kind=type(event).__name__)
+        finally:
+            self._is_pumping = False
+            if self._commands_waiting:
+                self._ring()
 
     def _arrived(self, event: _plane.Arrived) -> None:
         exchange = PlaneExchange(event, self)

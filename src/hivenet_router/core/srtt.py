@@ -28,7 +28,7 @@ def after_sample(known: RoundTrip | None, sample_s: float) -> RoundTrip:
 
     Source: RFC 6298 §2.2 and §2.3; decisions.md 27.
     """
-    if sample_s < 0.0:
+    if not sample_s > 0.0:
         sample_s = 0.0
     if known is None:
         return RoundTrip(sample_s, sample_s / 2)

@@ -107,7 +107,7 @@ def read(exchange: Exchange, path: InferencePath, *, request_timeout_s: float, n
         if arrived.digest is None:
             raise refuse(ErrorCode.REQUEST_INVALID, f"the body cannot be read: {arrived.digest_error or 'it is empty'}")
         raise refuse(ErrorCode.REQUEST_INVALID, 'the body must name a model: "model" is missing or empty')
-    if len(model) > MODEL_NAME_BYTES_MAX or len(model.encode()) > MODEL_NAME_BYTES_MAX:
+    if len(model.encode()) > MODEL_NAME_BYTES_MAX:
         raise refuse(ErrorCode.REQUEST_INVALID, f"the model's name is longer than {MODEL_NAME_BYTES_MAX} bytes")
     deadline = Monotonic(now - arrived.age_s + request_timeout_s)
     return Request(exchange, path, ModelName(model), _target(path, arrived.query), deadline)

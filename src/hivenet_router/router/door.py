@@ -42,13 +42,13 @@ class Door:
 
     def __init__(
         self,
-        spawn: Callable[[Coroutine[None, None, None]], None],
+        lead: Callable[[Coroutine[None, None, None]], None],
         house: House,
         control: AnswerWith,
         attending: AttendingRoom,
         metrics: AnswerWith,
     ) -> None:
-        self._spawn = spawn
+        self._lead = lead
         self._house = house
         self._control = control
         self._attending = attending
@@ -56,9 +56,9 @@ class Door:
 
     def arrival(self, exchange: Exchange) -> None:
         """Called for each arrival, on the loop."""
-        self._spawn(self._lead(exchange))
+        self._lead(self._lead_safely(exchange))
 
-    async def _lead(self, exchange: Exchange) -> None:
+    async def _lead_safely(self, exchange: Exchange) -> None:
         """A fault of ours costs the request it happened on, and no other."""
         try:
             await self._room_for(exchange)

@@ -3,8 +3,10 @@
 A task begins at the loop's next turn and goes on at the next turn after what it waited for; on an idle router these
 turns are a good part of what Python adds to a request. A led coroutine begins at once, and where it waits for something
 that is `Told` it goes on at once. What comes first is thereby done first: an end is booked before the next arrival
-looks. Everything else it may wait for is waited for as by a task, since it is one to asyncio: it can be cancelled, and
-timeouts and groups work in it. Invariant: no two steps are ever inside each other.
+looks. Everything else it may wait for is waited for as by a task, since while it runs it is the current one: it can be
+cancelled, and timeouts and groups work in it. It is not among `all_tasks()`, since its owner ends it, not the program's
+runner. What libraries want of a task beyond that (anyio does) it does not have: give them a task of their own.
+Invariant: no two steps are ever inside each other.
 Source: the Python documentation, "Extending asyncio", for what a task of one's own must do.
 """
 
@@ -48,7 +50,7 @@ class Led:
         try:
             _enter_task(loop, cast("asyncio.Task[None]", self))
         except RuntimeError:
-            # A task is in the middle of its step.
+            # Another task is in the middle of its step.
             loop.call_soon(self.go_on)
             return
         self._waits_for = None
@@ -75,7 +77,7 @@ class Led:
         # What a task does to tell a future that it was awaited, not just yielded.
         future._asyncio_future_blocking = False
         self._waits_for = future
-        if isinstance(future, Told):
+        if isinstance(future, Told) and future.goes_on is None:
             future.goes_on = self.go_on
         else:
             future.add_done_callback(self.go_on)
@@ -87,6 +89,10 @@ class Led:
         self._on_end(self, error)
 
     # What asyncio asks of a task
+
+    def done(self) -> bool:
+        """Whether it is over."""
+        return self._is_over
 
     def cancel(self, msg: object = None) -> bool:
         """End it where it waits, with a CancelledError; it may clean up. False when it is over."""
@@ -104,4 +110,7 @@ class Led:
     def uncancel(self) -> int:
         """Take one cancellation back; how many are left."""
         self._cancels = max(0, self._cancels - 1)
+        if not self._cancels:
+            # As since Python 3.13: one that has not reached it yet is taken back whole.
+            self._is_cancelled = False
         return self._cancels

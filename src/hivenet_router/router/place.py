@@ -345,7 +345,7 @@ class PlacingRoom:
 
 
 def _resolve(asking: _Asking, outcome: Outcome) -> None:
-    # Invariant: who waits has a future until its task has taken it out of the waiting room, in one step.
+    # Invariant: who waits has a future until it has been taken out of the waiting room, in one step.
     if asking.woken is not None and not asking.woken.done():
         asking.woken.set_result(outcome)
 

@@ -9,7 +9,11 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Self
 
+import structlog
+
 from hivenet_router.router.led import Led
+
+log = structlog.get_logger("router")
 
 
 class _Over(Exception):
@@ -23,7 +27,8 @@ class Tasks:
         self._group = asyncio.TaskGroup()
         self._loop = asyncio.get_running_loop()
         self._led: set[Led] = set()
-        self._all_led_ended: asyncio.Future[None] | None = None
+        self._fault: asyncio.Future[None] = self._loop.create_future()
+        self._none_left: asyncio.Future[None] | None = None
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Run this as a task until it ends or the block does."""
@@ -37,17 +42,10 @@ class Tasks:
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
+        self._group.create_task(self._answer_for_led())
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await self._end_led()
-        finally:
-            await self._end_group(kind, error, trace)
-
-    async def _end_group(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
@@ -59,22 +57,23 @@ class Tasks:
         except* _Over:
             pass
 
-    async def _end_led(self) -> None:
-        if not self._led:
-            return
-        self._all_led_ended = self._loop.create_future()
-        for led in tuple(self._led):
-            led.cancel()
-        await self._all_led_ended
+    async def _answer_for_led(self) -> None:
+        """Stand in the group for all that is led: fail with the first that fails, and end when they have ended."""
+        try:
+            await self._fault
+        finally:
+            for led in tuple(self._led):
+                led.cancel()
+            while self._led:
+                self._none_left = self._loop.create_future()
+                await self._none_left
 
     def _led_ended(self, led: Led, error: BaseException | None) -> None:
         self._led.discard(led)
         if error is not None:
-            # As its own task it would have ended the group by failing in it.
-            self._group.create_task(_failing_with(error))
-        if not self._led and self._all_led_ended is not None and not self._all_led_ended.done():
-            self._all_led_ended.set_result(None)
-
-
-async def _failing_with(error: BaseException) -> None:
-    raise error
+            if self._fault.done():
+                log.error("failed_while_ending", exc_info=error)
+            else:
+                self._fault.set_exception(error)
+        if not self._led and self._none_left is not None and not self._none_left.done():
+            self._none_left.set_result(None)

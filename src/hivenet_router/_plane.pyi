@@ -41,7 +41,7 @@ __all__ = [
 is_debug_build: bool
 
 _Fields: TypeAlias = list[tuple[bytes, bytes]]
-_Problem: TypeAlias = Literal["too_large", "incomplete", "bad_chunk", "slow", "overloaded", "unasked"]
+_Problem: TypeAlias = Literal["too_large", "incomplete", "bad_chunk", "slow", "overloaded", "unasked", "stopping"]
 _FailureKind: TypeAlias = Literal["no_link", "busy", "connect", "reset", "timeout", "malformed", "status", "truncated"]
 _Outcome: TypeAlias = Literal[
     "answered",

@@ -153,3 +153,14 @@ async def test_a_client_that_half_closes_gets_its_answer_or_counts_as_left(house
         rest, ending = await connection.rest()
     assert ending in ("fin", "reset")
     assert rest == b"" or rest.startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_router_that_stops_answers_who_has_not_sent_its_whole_body(tmp_path: Path) -> None:
+    async with house_in(tmp_path) as house, connected(house.http) as connection:
+        connection.send(f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n".encode() + b'{"model":')
+        await until(lambda: house.router.plane.live() == 1)
+        draining = asyncio.create_task(house.router.drain())
+        reply = await connection.reply()
+        await draining
+        assert (reply.status, error_of(reply)["code"]) == (503, "no_agents_available")
+        assert reply.header("retry-after") == "1"

@@ -113,6 +113,7 @@ def test_a_very_long_path_is_not_repeated_whole() -> None:
         ("bad_chunk", 400, ErrorCode.REQUEST_INVALID),
         ("slow", 408, ErrorCode.REQUEST_TIMEOUT),
         ("overloaded", 503, ErrorCode.QUEUE_FULL),
+        ("stopping", 503, ErrorCode.NO_AGENTS_AVAILABLE),
     ],
 )
 async def test_a_body_that_is_not_there_is_refused(problem: str, status: int, code: ErrorCode) -> None:

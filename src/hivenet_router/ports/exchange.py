@@ -137,7 +137,10 @@ class Arrived(Protocol):
 
     @property
     def problem(self) -> str | None:
-        """Why the body is not there: `too_large`, `incomplete`, `bad_chunk`, `slow`, `overloaded` or `unasked`."""
+        """Why the body is not there.
+
+        `too_large`, `incomplete`, `bad_chunk`, `slow`, `overloaded`, `unasked` or `stopping`.
+        """
         ...
 
     @property

@@ -14,7 +14,7 @@ from hivenet_router.names import headers, paths
 from hivenet_router.names.errors import ErrorCode
 from hivenet_router.names.paths import INFERENCE_PATHS, InferencePath
 from hivenet_router.ports import ClientGone, Exchange
-from hivenet_router.router.refuse import Refusal, refuse
+from hivenet_router.router.refuse import STOPPING, Refusal, refuse
 from hivenet_router.router.stages import Request
 
 MODEL_NAME_BYTES_MAX: Final = 256
@@ -131,5 +131,7 @@ def _body_problem(problem: str) -> Refusal:
         case "overloaded":
             text = "this router holds as many request bodies as it may; try again shortly"
             return refuse(ErrorCode.QUEUE_FULL, text)
+        case "stopping":
+            return Refusal(STOPPING)
         case _:
             return refuse(ErrorCode.REQUEST_TIMEOUT, "the body did not arrive within the time allowed", status=408)

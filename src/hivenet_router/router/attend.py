@@ -35,6 +35,7 @@ _NOT_ACCEPTABLE: Final = agent_protocol.text_answer(406, "only application/json 
 _NOT_ALLOWED: Final = agent_protocol.text_answer(405, "method not allowed")
 _PROBLEMS: Final = {
     "too_large": agent_protocol.text_answer(413, "request body too large"),
+    "stopping": agent_protocol.text_answer(503, "this router is stopping"),
     "overloaded": agent_protocol.text_answer(503, "too many request bodies, try again later"),
 }
 _PROTOCOL_MAP: Final = Answer(

@@ -25,6 +25,8 @@ pub enum Problem {
     Overloaded,
     /// It was not asked for: whatever is in it, the head alone decides on the answer.
     Unasked,
+    /// The listener closed before it was there.
+    Stopping,
 }
 
 impl Problem {
@@ -36,6 +38,7 @@ impl Problem {
             Problem::Slow => "slow",
             Problem::Overloaded => "overloaded",
             Problem::Unasked => "unasked",
+            Problem::Stopping => "stopping",
         }
     }
 }

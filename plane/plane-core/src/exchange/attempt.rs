@@ -142,7 +142,7 @@ impl Attempt<'_> {
         let spec = &self.forward.spec;
         let start = StreamStart {
             first,
-            is_event_stream: answer.head.is_event_stream(),
+            is_event_stream: answer.head.is_event_stream() && !answer.head.is_coded(),
             body: answer.body,
             link_closed: answer.link_closed,
         };

@@ -32,6 +32,7 @@ pub(super) struct StreamStart {
     pub body: UpBody,
     /// Resolves when the link under the stream is gone.
     pub link_closed: Option<LinkClosed>,
+    /// Its events can be read, and one of ours can be written behind them.
     pub is_event_stream: bool,
 }
 

@@ -36,14 +36,19 @@ impl ResponseHead {
             .is_some_and(|v| memmem::find(&v.to_ascii_lowercase(), b"text/event-stream").is_some())
     }
 
+    /// Compressed: nothing in it can be read, and nothing written into it.
+    pub fn is_coded(&self) -> bool {
+        let coding = self.fields.get("content-encoding");
+        coding.is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity"))
+    }
+
     /// One JSON text, readable as it comes: not compressed, and no sequence of texts.
     pub fn is_plain_json(&self) -> bool {
-        let coding = self.fields.get("content-encoding");
         let kind = self.fields.get("content-type").map(|value| {
             let essence = value.split(|b| *b == b';').next().unwrap_or_default();
             essence.trim_ascii().to_ascii_lowercase()
         });
-        coding.is_none_or(|coding| coding.eq_ignore_ascii_case(b"identity"))
+        !self.is_coded()
             && kind.is_some_and(|kind| kind == b"application/json" || kind.ends_with(b"+json"))
     }
 }

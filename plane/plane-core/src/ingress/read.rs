@@ -172,9 +172,10 @@ where
             _ => reading.chunked(bytes_max).await,
         }
     };
-    let read = match timeout(door.spec.body_within, reading_all).await {
-        Ok(read) => read,
-        Err(_) => Some(Err(Problem::Slow)),
+    let read = tokio::select! {
+        biased;
+        read = timeout(door.spec.body_within, reading_all) => read.unwrap_or(Some(Err(Problem::Slow))),
+        () = door.closing.cancelled() => Some(Err(Problem::Stopping)),
     };
     if !matches!(read, Some(Ok(_))) {
         held.release();

@@ -5,7 +5,7 @@ use crate::{
     bench::{Bench, forward, forward_with, pair, respond, soon},
     client::{get, post},
 };
-use plane_core::exchange::Outcome;
+use plane_core::exchange::{Outcome, Problem};
 use std::time::Duration;
 
 #[tokio::test]
@@ -187,6 +187,34 @@ async fn closing_the_doors_ends_idle_connections_and_busy_ones_after_their_answe
     })
     .await;
     assert!(tokio::net::TcpStream::connect(bench.address).await.is_err());
+}
+
+#[tokio::test]
+async fn closing_the_doors_lets_who_is_still_sending_be_answered() {
+    let mut bench = Bench::new();
+    for half in [
+        "Content-Length: 5\r\n\r\n12",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\n12",
+    ] {
+        let mut client = bench.client().await;
+        client
+            .send(&format!("POST / HTTP/1.1\r\nHost: h\r\n{half}"))
+            .await;
+        soon("the head to be read", async {
+            while bench.plane.context().live() == 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        bench.plane.close_doors();
+        let arrival = bench.arrived().await;
+        assert_eq!(arrival.problem, Some(Problem::Stopping));
+        arrival.mailbox.post(respond(503, "stopping"));
+        let answer = client.answer().await;
+        assert_eq!((answer.status, answer.text()), (503, "stopping"));
+        assert_eq!(client.rest().await.unwrap(), b"");
+        bench = Bench::new();
+    }
 }
 
 #[tokio::test]

@@ -90,6 +90,32 @@ async fn a_lost_backend_is_told_in_an_event_of_its_own() {
 }
 
 #[tokio::test]
+async fn nothing_is_written_into_a_compressed_stream_that_breaks() {
+    let mut bench = Bench::new();
+    let head = SSE_HEAD.replace("\r\n\r\n", "\r\nContent-Encoding: gzip\r\n\r\n");
+    for coding in ["gzip", "identity"] {
+        let head = head.replace("gzip", coding);
+        let backend = Backend::new(move |mut serving| {
+            let head = head.clone();
+            async move {
+                serving.request().await;
+                serving.send(format!("{head}{}", chunk("compressed"))).await;
+                serving.reset();
+            }
+        })
+        .await;
+        let (mut client, arrival) = begin(&mut bench, &backend, |_| {}).await;
+        let (data, is_whole) = all(&mut client).await;
+        assert_eq!(data.contains("lost"), coding == "identity", "{data:?}");
+        assert!(data.starts_with("compressed") && !is_whole);
+        assert_eq!(
+            bench.outcome(&arrival).await,
+            Outcome::Broken(BreakKind::Lost)
+        );
+    }
+}
+
+#[tokio::test]
 async fn silence_between_two_pieces_is_bounded() {
     let mut bench = Bench::new();
     let backend = saying("data: 1\n\n", false).await;

@@ -83,6 +83,7 @@ def test_another_secret_is_told_on_both_sides(tmp_path: Path, router: Running, e
         told = agent.event("no_session")
         refused = router.event("grpc_refused")
     assert "--jwt-secret-file" in str(told["check"])
+    assert "--jwt-secret-file" in str(refused["why"])
     assert refused["client"] == "127.0.0.1"
     assert SECRET not in agent.said + router.said
 

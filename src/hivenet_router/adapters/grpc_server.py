@@ -53,6 +53,7 @@ ACCEPT_RETRY_S: Final = 0.2
 REPORT_INTERVAL_S: Final = 60.0
 REPORTED_SOURCES_MAX: Final = 1024
 ANY_SOURCE: Final = "(any)"
+_GAVE_UP: Final = "the other end gave up, as an agent does that has another --jwt-secret-file"
 OUT_OF_FILES: Final = (
     "out of file descriptors, and each connection takes one; raise the limit of open files of this process "
     "(ulimit -n, LimitNOFILE=)"
@@ -194,7 +195,7 @@ class BootstrapServer:
         except ssl.SSLError as error:
             reason = f"no TLS 1.3 handshake: {(error.reason or 'failed').lower().replace('_', ' ')}"
         except OSError as error:
-            reason = f"no TLS 1.3 handshake: {str(error) or 'connection lost'}"
+            reason = f"no TLS 1.3 handshake: {str(error) or _GAVE_UP}"
         finally:
             protocol.cut()
             await protocol.calls_ended()

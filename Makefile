@@ -14,7 +14,7 @@ unexport PYTHONPATH PYTHONHOME
 export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run run-llm test test-llm check bench figures soak dist need build build-dev rust-test py-test fuzz clean
+.PHONY: help run run-llm test test-llm check bench figures work soak dist need build build-dev rust-test py-test fuzz clean
 
 help: ## what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -46,6 +46,9 @@ bench: build ## measure throughput, latency and CPU, direct and through (BENCH_A
 figures: build ## measure chunks, memory per stream, long prompts, recovery and exactness of limits
 	cargo build --release -p plane-core --examples
 	$(BIN)/python -m bench --figures $(BENCH_ARGS)
+
+work: build ## measure what the most expensive input within each port's bounds costs
+	$(BIN)/python -m bench --work
 
 soak: build ## load and failure test: SECONDS (60), CLIENTS (1000), CHAOS (kill; also stop, links, engine)
 	$(BIN)/python -m tools.soak $(if $(SECONDS),--seconds $(SECONDS) --warm-up $(SECONDS)) \

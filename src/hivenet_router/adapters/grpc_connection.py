@@ -6,6 +6,7 @@ header bytes by `FrameBudget`, a header list by hpack's own bound. grpclib sees 
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from socket import IPPROTO_TCP, TCP_NODELAY, socket
 from typing import Final, cast
 
@@ -44,7 +45,7 @@ class GrpcConnection:
         accepted: socket,
         source: str,
         context: ssl.SSLContext,
-        grpc: H2Protocol,
+        new_protocol: Callable[[], H2Protocol],
         turns: Turns,
         bytes_max: int,
     ) -> None:
@@ -64,7 +65,9 @@ class GrpcConnection:
         # Made at the first byte: one that never speaks costs a socket and nothing else.
         self._tls: ssl.SSLObject | None = None
         self._unsent = b""
-        self._protocol = _Protocol(grpc)
+        # grpclib keeps what it has made until that is closed, so it makes nothing for who has no handshake.
+        self._new_protocol = new_protocol
+        self._protocol: Protocol | None = None
         accepted.setblocking(False)
         accepted.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         self._await_bytes()
@@ -76,14 +79,15 @@ class GrpcConnection:
         self.fault = fault
         self.over.set()
         self.settled.set()
-        self._protocol.end()
+        if self._protocol is not None:
+            self._protocol.end()
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
         self._socket.close()
 
     async def calls_ended(self) -> None:
         """Returns when no call of this connection runs any more."""
-        if isinstance(self._protocol.handler, Handler):
+        if self._protocol is not None and isinstance(self._protocol.handler, Handler):
             await self._protocol.handler.wait_closed()
 
     def peername(self) -> object:
@@ -148,8 +152,8 @@ class GrpcConnection:
                 return
             self._begin(self._tls)
         plain, ended = _all_of(self._tls)
-        if plain and not self.over.is_set():
-            self._feed(plain)
+        if plain and self._protocol is not None and not self.over.is_set():
+            self._feed(self._protocol, plain)
         self._flush()
         if ended:
             self.cut()
@@ -158,14 +162,15 @@ class GrpcConnection:
         self._secured = True
         self.settled.set()
         if tls.selected_alpn_protocol() == GRPC_ALPN:
+            self._protocol = Protocol(self._new_protocol())
             self._protocol.connection_made(_Transport(self))
         else:
             self._flush()
             self.cut(f"no {GRPC_ALPN} in ALPN")
 
-    def _feed(self, plain: bytes) -> None:
+    def _feed(self, protocol: "Protocol", plain: bytes) -> None:
         try:
-            self._protocol.data_received(plain)
+            protocol.data_received(plain)
         except TooMuchHttp2 as error:
             self.cut(str(error))
         # grpclib raises what comes to hand on frames it does not know; that ends this connection and nothing else.
@@ -206,7 +211,7 @@ def _all_of(tls: ssl.SSLObject) -> tuple[bytes, bool]:
     return b"".join(pieces), True
 
 
-class _Protocol(H2Protocol):
+class Protocol(H2Protocol):
     """grpclib's side of one connection, within bounds."""
 
     def __init__(self, plain: H2Protocol) -> None:
@@ -235,8 +240,7 @@ class _Protocol(H2Protocol):
 
     def end(self) -> None:
         """Ends all calls."""
-        if hasattr(self, "processor"):
-            self.processor.close(reason="connection over")
+        self.processor.close(reason="connection over")
 
 
 class _Decoder(Decoder):

@@ -192,7 +192,7 @@ class BootstrapServer:
             most = max(self._open.values(), key=len)
             _cut_oldest(most, "too many connections: the oldest of the address with most gave way")
         connection = GrpcConnection(
-            accepted, source, self._tls, self._service.new_protocol(), self._turns, self._bounds.connection_bytes_max
+            accepted, source, self._tls, self._service.new_protocol, self._turns, self._bounds.connection_bytes_max
         )
         self._open.setdefault(source, {})[connection] = None
         task = asyncio.get_running_loop().create_task(self._serve(connection, source))

@@ -20,7 +20,10 @@ class Turns:
     A source has at most one turn per connection waiting; whoever adds them bounds the connections.
     """
 
-    def __init__(self, *, slice_s: float = SLICE_S, rest_ratio: float = REST_RATIO) -> None:
+    def __init__(
+        self, *, slice_s: float = SLICE_S, rest_ratio: float = REST_RATIO, now: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._now = now
         self._slice_s = slice_s
         self._rest_ratio = rest_ratio
         self._waiting: OrderedDict[str, deque[Turn]] = OrderedDict()
@@ -43,7 +46,7 @@ class Turns:
     def _go_on(self) -> None:
         if self._next is None and self._waiting:
             loop = asyncio.get_running_loop()
-            rest_s = self._rests_until - time.perf_counter()
+            rest_s = self._rests_until - self._now()
             self._next = loop.call_later(rest_s, self._work) if rest_s > 0 else loop.call_soon(self._work)
 
     def _work(self) -> None:
@@ -52,11 +55,11 @@ class Turns:
         turn = turns.popleft()
         if turns:
             self._waiting[source] = turns
-        began = time.perf_counter()
+        began = self._now()
         try:
             turn()
         finally:
-            now = time.perf_counter()
+            now = self._now()
             self._spent_s += now - began
             if self._spent_s >= self._slice_s:
                 self._rests_until = now + self._spent_s * self._rest_ratio

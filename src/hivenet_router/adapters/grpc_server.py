@@ -299,8 +299,7 @@ class _Service:
 
     async def _message(self, stream: Stream[bytes, bytes]) -> bytes:
         """The one message of a call, refused by its length before its bytes have come."""
-        body = stream._stream
-        head = await body.recv_data(_MESSAGE_HEAD_BYTES)
+        head = await _bytes_of(stream, _MESSAGE_HEAD_BYTES)
         if len(head) < _MESSAGE_HEAD_BYTES:
             raise GRPCError(Status.INVALID_ARGUMENT, "the call carries no message")
         if head[0]:
@@ -312,7 +311,15 @@ class _Service:
                 f"a message has at most {self._bounds.message_bytes_max} bytes, and this one {length}: "
                 "what the agent says about itself is too long",
             )
-        return await body.recv_data(length)
+        return await _bytes_of(stream, length)
+
+
+async def _bytes_of(stream: Stream[bytes, bytes], length: int) -> bytes:
+    try:
+        return await stream._stream.recv_data(length)
+    # grpclib's own way to say that the call ended before.
+    except AssertionError as error:
+        raise GRPCError(Status.INVALID_ARGUMENT, "the call's message is cut short") from error
 
 
 class _RefusalLedger:

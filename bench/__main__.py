@@ -132,12 +132,12 @@ def _arguments() -> _Given:
         default=os.environ.get("ORIGINAL_DIR", ""),
         help="folder with the original's programs, router and agent (ORIGINAL_DIR); without it they are left out",
     )
-    for peer in PEERS:
+    for program, variable in {peer.program: peer.variable for peer in PEERS}.items():
         parser.add_argument(
-            f"--{peer.name}",
-            default=os.environ.get(peer.variable, ""),
+            f"--{program}",
+            default=os.environ.get(variable, ""),
             metavar="ENV",
-            help=f"Python environment with {peer.name} ({peer.variable}); without it that is left out",
+            help=f"Python environment with {program} ({variable}); without it that is left out",
         )
     parser.add_argument("--examples", default=str(_EXAMPLES), help="folder with bench_engine, bench_load, bench_delay")
     parser.add_argument(
@@ -191,7 +191,7 @@ def _environments(given: _Given) -> dict[Name, Path]:
     found: dict[Name, Path] = {}
     options: dict[str, object] = vars(given)
     for peer in PEERS:
-        if not (folder := options[peer.name.replace("-", "_")]):
+        if not (folder := options[peer.program.replace("-", "_")]):
             continue
         environment = Path(str(folder)).absolute()
         if not (environment / "bin" / "python").exists():

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest_asyncio
@@ -12,6 +13,8 @@ from tests.house.client import Address
 from tests.house.running import House, house_in, ordinary_requests, until
 
 from hivenet_router.adapters.grpc_client import client_context
+from hivenet_router.core.clock import Monotonic
+from hivenet_router.core.ids import PeerId
 
 STRANGERS_OF_A_SHAPE = 4
 
@@ -32,7 +35,7 @@ async def test_agents_keep_their_sessions_and_new_ones_come_in_while_strangers_s
         kept_by_newcomer = newcomer._kept
         for _ in range(2):
             seen = {agent.peer: agent.last_seen_at for agent in house.router.registry}
-            await until(lambda seen=seen: _all_seen_since(house, seen))
+            await until(partial(_all_seen_since, house, seen))
         asked = len(statuses)
 
     assert asked
@@ -41,7 +44,7 @@ async def test_agents_keep_their_sessions_and_new_ones_come_in_while_strangers_s
     assert session._kept is kept
 
 
-def _all_seen_since(house: House, seen: dict[str, float]) -> bool:
+def _all_seen_since(house: House, seen: dict[PeerId, Monotonic]) -> bool:
     return all(agent.last_seen_at > seen[agent.peer] for agent in house.router.registry)
 
 

@@ -1,6 +1,7 @@
 """The bootstrap port under strangers: what they send is cut at its bound, and agents are served beside them."""
 
 import asyncio
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from tests.contracts.grpc_house import LOOPS, SECRET, Run, ends, house, raw_tls,
 
 from hivenet_router.adapters.grpc_client import RegistrationTooLong, authenticate, client_context
 from hivenet_router.adapters.grpc_connection import READS_MAX
+from hivenet_router.adapters.grpc_server import Bounds, network_of
 from hivenet_router.names.protocol_ids import GRPC_HEALTH_CHECK
 from hivenet_router.wire.auth_messages import AgentMetadata
 from hivenet_router.wire.http2_frames import DATA, FRAMES_MAX, HEADERS, PING, PRIORITY, SETTINGS, WINDOW_UPDATE
@@ -157,6 +159,30 @@ def test_three_hundred_silent_connections_do_not_delay_an_agent_of_their_address
             assert outcome.success
             for _, writer in silent:
                 writer.transport.abort()
+
+    run(scene())
+
+
+@pytest.mark.parametrize(
+    ("source", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::1", "::/64"),
+    ],
+)
+def test_connections_are_counted_by_what_one_host_may_use_freely(source: str, network: str) -> None:
+    assert network_of(source) == network
+
+
+def test_connections_that_arrive_and_are_cut_in_one_burst_leave_the_port_listening(run: Run) -> None:
+    async def scene() -> None:
+        async with house(Bounds(connections_max=1)) as here:
+            burst = [socket.create_connection(("127.0.0.1", here.port)) for _ in range(50)]
+            assert (await authenticate(here.target, [grpc_pin(SECRET)], request_with())).success
+            for each in burst:
+                each.close()
 
     run(scene())
 

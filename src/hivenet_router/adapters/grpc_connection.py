@@ -5,6 +5,7 @@ header bytes by `FrameBudget`, a header list by hpack's own bound. grpclib sees 
 """
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Callable
 from socket import IPPROTO_TCP, TCP_NODELAY, socket
@@ -37,13 +38,14 @@ _NO_HANDSHAKE: Final = "no TLS 1.3 handshake"
 class GrpcConnection:
     """A connection from its accept on: cut when `over` is set, with `fault` if that is worth a report.
 
-    `settled` is set when the handshake is done, or the connection over.
+    `settled` is set when the handshake is done, or the connection over. `source` is the other end's address, and the
+    network whose turns are this connection's.
     """
 
     def __init__(
         self,
         accepted: socket,
-        source: str,
+        source: tuple[str, str],
         context: ssl.SSLContext,
         new_protocol: Callable[[], H2Protocol],
         turns: Turns,
@@ -55,7 +57,7 @@ class GrpcConnection:
         self._loop = asyncio.get_running_loop()
         self._socket = accepted
         self._secured = False
-        self._source = source
+        self._source, self._network = source
         self._context = context
         self._turns = turns
         self._bytes_left = bytes_max
@@ -69,7 +71,8 @@ class GrpcConnection:
         self._new_protocol = new_protocol
         self._protocol: Protocol | None = None
         accepted.setblocking(False)
-        accepted.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
+        with contextlib.suppress(OSError):  # the peer may have left already
+            accepted.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         self._await_bytes()
 
     def cut(self, fault: str | None = None) -> None:
@@ -105,7 +108,7 @@ class GrpcConnection:
 
     def _readable(self) -> None:
         self._loop.remove_reader(self._socket)
-        self._turns.add(self._source, self._turn)
+        self._turns.add(self._network, self._turn)
 
     def _turn(self) -> None:
         if self.over.is_set():

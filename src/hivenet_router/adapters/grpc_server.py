@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import errno
 import inspect
+import ipaddress
 import logging
 import os
 import socket
@@ -185,25 +186,31 @@ class BootstrapServer:
 
     def _arrive(self, accepted: socket.socket, source: str) -> None:
         """Room for who comes: the oldest connection gives way, which of all is the least likely to be an agent's."""
-        here = self._open.get(source, {})
+        network = network_of(source)
+        here = self._open.get(network, {})
         if len(here) >= self._bounds.connections_per_source_max:
             _cut_oldest(here, "too many connections from this address: the oldest gave way")
         elif len(self._connections) >= self._bounds.connections_max:
-            most = max(self._open.values(), key=len)
+            most = max(self._open.values(), key=len, default=here)
             _cut_oldest(most, "too many connections: the oldest of the address with most gave way")
         connection = GrpcConnection(
-            accepted, source, self._tls, self._service.new_protocol, self._turns, self._bounds.connection_bytes_max
+            accepted,
+            (source, network),
+            self._tls,
+            self._service.new_protocol,
+            self._turns,
+            self._bounds.connection_bytes_max,
         )
-        self._open.setdefault(source, {})[connection] = None
+        self._open.setdefault(network, {})[connection] = None
         task = asyncio.get_running_loop().create_task(self._serve(connection, source))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 
-    def _leave(self, connection: GrpcConnection, source: str) -> None:
-        here = self._open.get(source, {})
+    def _leave(self, connection: GrpcConnection, network: str) -> None:
+        here = self._open.get(network, {})
         here.pop(connection, None)
         if not here:
-            self._open.pop(source, None)
+            self._open.pop(network, None)
 
     def _refuse(self, source: str, reason: str) -> None:
         self._ledger.add(source, reason, now=asyncio.get_running_loop().time())
@@ -222,7 +229,7 @@ class BootstrapServer:
             connection.cut(f"open for {self._bounds.connection_life_s:g} s")
         finally:
             connection.cut()
-            self._leave(connection, source)
+            self._leave(connection, network_of(source))
             await connection.calls_ended()
         if connection.fault is not None:
             self._refuse(source, connection.fault)
@@ -379,9 +386,17 @@ def _listener(family: int, kind: int, protocol: int, address: tuple[object, ...]
 
 
 def _cut_oldest(connections: dict[GrpcConnection, None], why: str) -> None:
-    oldest = next(iter(connections))
-    del connections[oldest]
-    oldest.cut(why)
+    # There may be none: those that were cut just now count until their tasks have ended.
+    if oldest := next(iter(connections), None):
+        del connections[oldest]
+        oldest.cut(why)
+
+
+def network_of(source: str) -> str:
+    """By what connections are counted and take turns: an IPv4 address, or the /64 that one IPv6 host may use freely."""
+    if ":" not in source:
+        return source
+    return str(ipaddress.ip_network((source.partition("%")[0], 64), strict=False))
 
 
 def server_context(identity: GrpcIdentity) -> ssl.SSLContext:

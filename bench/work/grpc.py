@@ -6,7 +6,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -53,11 +53,11 @@ def shapes() -> dict[str, bytes]:
     """Inputs by name, as decrypted bytes: each goes to a bound or beyond it."""
     block = http2.HEADER_BYTES_MAX
     start = _PREFACE + frame(http2.SETTINGS)
-    blocks = b"".join(headers(literal(b"x", b"") + b"\xbe" * 240, stream) for stream in (1, 3, 5, 7))
     return {
         "nothing but handshakes": b"",
+        "references to one entry, 38 blocks": start + _blocks(range(1, 77, 2), 1900),
         "references to one entry, a block of 8 KiB": start + headers(literal(b"x", b"") + b"\xbe" * (block - 4)),
-        "references to one entry, four blocks within the list": start + blocks,
+        "references to one entry, four blocks within the list": start + _blocks((1, 3, 5, 7), 240),
         "references to a long entry": start + headers(literal(b"x", b"y" * 3000) + b"\xbe" * 5000),
         "empty literals": start + headers(b"\0\0\0" * (block // 3)),
         "one Huffman value": start + headers(b"\x40\x01x" + _huffman(b"\0" * (block - 8))),
@@ -82,6 +82,10 @@ def call(message: bytes, path: str = GRPC_AUTHENTICATE, stream: int = 1) -> byte
     block = b"".join(literal(name, value, 0) for name, value in fields.items())
     data = b"\0" + len(message).to_bytes(4) + message
     return headers(block, stream) + frame(http2.DATA, data, flags=1, stream=stream)
+
+
+def _blocks(streams: Iterable[int], references: int) -> bytes:
+    return b"".join(headers(literal(b"x", b"") + b"\xbe" * references, stream) for stream in streams)
 
 
 def _all_kinds() -> bytes:

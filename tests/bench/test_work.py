@@ -1,8 +1,9 @@
 """The bench of the costliest inputs finds its ports, and its table marks what holds a loop for too long."""
 
 import pytest
-from bench import work
 from bench.work import Held
+
+from bench import work
 
 
 def test_each_module_of_the_package_is_a_port_and_can_measure() -> None:

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from bench.work.grpc import call, frame, headers, literal, shapes
+from bench.work.grpc import call, frame, headers, shapes
 from hpack.table import HeaderTable
 from tests.contracts.grpc_house import LOOPS, SECRET, Run, ends, house, raw_tls, request_with, running_on, until
 
@@ -20,6 +20,7 @@ from hivenet_router.wire.tls_identity import grpc_pin
 START = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS)
 NO_HTTP2 = "not HTTP/2 as gRPC speaks it"
 CUT = {
+    "references to one entry, 38 blocks": "sent more than 4 HEADERS frames",
     "references to one entry, four blocks within the list": None,
     "references to one entry, a block of 8 KiB": None,
     "references to a long entry": None,
@@ -75,8 +76,7 @@ def test_at_most_so_many_header_fields_are_decoded_for_one_connection(
 
     async def scene() -> None:
         async with house() as here:
-            blocks = [headers(literal(b"x", b"") + b"\xbe" * 1900, stream) for stream in range(1, 77, 2)]
-            await said_to(here.port, START + b"".join(blocks))
+            await said_to(here.port, shapes()["references to one entry, 38 blocks"])
             assert len(decoded) < 300
 
     run(scene())

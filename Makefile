@@ -14,7 +14,7 @@ unexport PYTHONPATH PYTHONHOME
 export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run run-llm test test-llm check bench figures soak dist need build build-dev rust-test py-test fuzz clean
+.PHONY: help run run-llm test test-llm check bench figures work soak dist need build build-dev rust-test py-test fuzz clean
 
 help: ## what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -47,6 +47,9 @@ figures: build ## measure chunks, memory per stream, long prompts, recovery and 
 	cargo build --release -p plane-core --examples
 	$(BIN)/python -m bench --figures $(BENCH_ARGS)
 
+work: build ## measure what the most expensive input within each port's bounds costs
+	$(BIN)/python -m bench --work
+
 soak: build ## load and failure test: SECONDS (60), CLIENTS (1000), CHAOS (kill; also stop, links, engine)
 	$(BIN)/python -m tools.soak $(if $(SECONDS),--seconds $(SECONDS) --warm-up $(SECONDS)) \
 		$(if $(CLIENTS),--clients $(CLIENTS)) $(if $(CHAOS),--chaos $(CHAOS))
@@ -54,8 +57,8 @@ soak: build ## load and failure test: SECONDS (60), CLIENTS (1000), CHAOS (kill;
 dist: need $(READY) ## a wheel and a source archive in dist/
 	$(BIN)/maturin build --release --sdist --out dist
 
-fuzz: ## fuzz guard, digest and meter for FUZZ_SECONDS each (needs a nightly toolchain and cargo-fuzz)
-	tools/fuzz.sh $(or $(FUZZ_SECONDS),60)
+fuzz: build-dev ## fuzz guard, digest, meter and HTTP/2 for FUZZ_SECONDS each (needs a nightly toolchain and cargo-fuzz)
+	PYTHON=$(abspath $(BIN)/python) tools/fuzz.sh $(or $(FUZZ_SECONDS),60)
 
 clean: ## remove what was built
 	rm -rf $(VENV) $(LLM_VENV) target dist src/hivenet_router/_plane*.so

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench import gates, report
+from bench import gates, report, work
 from bench.cases import CASES, chosen
 from bench.figures.run import ALL, FIGURES, chosen_figures, run_figures
 from bench.peers import PEERS
@@ -31,7 +31,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     _allow_many_files()
     try:
-        if given.figures:
+        if given.work:
+            _work(given)
+        elif given.figures:
             _figures(given)
         else:
             _cases(given)
@@ -50,6 +52,7 @@ class _Given(argparse.Namespace):
     cases: str
     all: bool
     figures: str
+    work: bool
     original: str
     examples: str
     ports: str
@@ -85,6 +88,12 @@ def _figures(given: _Given) -> None:
     _tell(parts, {"figures": result, "left_out": failed.reasons}, given.json or str(_HERE / "figures.json"))
 
 
+def _work(given: _Given) -> None:
+    found = work.measured(work.ports())
+    result = {"work": [held._asdict() for held in found]}
+    _tell([work.as_markdown(found)], result, given.json or str(_HERE / "work.json"))
+
+
 def _tell(parts: list[str], result: Mapping[str, object], path: str) -> None:
     sys.stdout.write("\n" + "\n\n".join(part for part in parts if part) + "\n")
     Path(path).write_text(json.dumps({"machine": _machine(), **result}, indent=1) + "\n")
@@ -114,16 +123,21 @@ def _arguments() -> _Given:
         help=f"figures instead of cases, all or comma-separated: {', '.join(FIGURES)}",
     )
     parser.add_argument(
+        "--work",
+        action="store_true",
+        help="measure for each port what the most expensive input within its bounds costs, instead of cases",
+    )
+    parser.add_argument(
         "--original",
         default=os.environ.get("ORIGINAL_DIR", ""),
         help="folder with the original's programs, router and agent (ORIGINAL_DIR); without it they are left out",
     )
-    for peer in PEERS:
+    for program, variable in {peer.program: peer.variable for peer in PEERS}.items():
         parser.add_argument(
-            f"--{peer.name}",
-            default=os.environ.get(peer.variable, ""),
+            f"--{program}",
+            default=os.environ.get(variable, ""),
             metavar="ENV",
-            help=f"Python environment with {peer.name} ({peer.variable}); without it that is left out",
+            help=f"Python environment with {program} ({variable}); without it that is left out",
         )
     parser.add_argument("--examples", default=str(_EXAMPLES), help="folder with bench_engine, bench_load, bench_delay")
     parser.add_argument(
@@ -136,8 +150,8 @@ def _arguments() -> _Given:
     given = parser.parse_args(namespace=_Given())
     if given.rounds < 1 or given.seconds <= 0:
         parser.error("--rounds must be at least 1 and --seconds more than 0")
-    if given.figures and (given.cases or given.all):
-        parser.error("--figures measures figures instead of cases: leave out --cases and --all")
+    if (given.figures or given.work) and (given.cases or given.all or (given.figures and given.work)):
+        parser.error("--figures and --work each measure something else instead of cases: give one of them alone")
     return given
 
 
@@ -177,7 +191,7 @@ def _environments(given: _Given) -> dict[Name, Path]:
     found: dict[Name, Path] = {}
     options: dict[str, object] = vars(given)
     for peer in PEERS:
-        if not (folder := options[peer.name.replace("-", "_")]):
+        if not (folder := options[peer.program.replace("-", "_")]):
             continue
         environment = Path(str(folder)).absolute()
         if not (environment / "bin" / "python").exists():

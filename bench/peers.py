@@ -1,7 +1,8 @@
 """Other routers that are measured beside ours where their Python environments are given.
 
-They send plain HTTP to the engine from one process: no agent, no encrypted link. One that does not come up, or ends, is
-left out of what follows, and the report shows its last words.
+They send plain HTTP to the engine from one process: no agent, no encrypted link. Those with a choice of policies are
+measured with the one they have by default, which looks for the longest known prefix of each prompt, and with their
+cheapest. One that does not come up, or ends, is left out of what follows, and the report shows its last words.
 """
 
 from collections.abc import Callable
@@ -28,12 +29,14 @@ model_list:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One other router: the variable that names its environment, and how it is started."""
+    """One other router with one policy: its program, the variable that names that one's environment, and its start."""
 
     name: Name
+    program: str
     variable: str
     argv: Callable[[Path, Engine, int, int, Path], list[str]]
     env: tuple[tuple[str, str], ...] = ()
+    options: tuple[str, ...] = ()
 
 
 def _sglang(environment: Path, engine: Engine, port: int, metrics: int, _folder: Path) -> list[str]:
@@ -59,10 +62,18 @@ def _litellm(environment: Path, engine: Engine, port: int, _metrics: int, folder
 
 
 PEERS: Final = (
-    Peer("sglang-router", "SGLANG_ROUTER_ENV", _sglang),
-    Peer("vllm-router", "VLLM_ROUTER_ENV", _vllm),
+    Peer("sglang-router", "sglang-router", "SGLANG_ROUTER_ENV", _sglang),
+    Peer(
+        "sglang-router round_robin", "sglang-router", "SGLANG_ROUTER_ENV", _sglang, options=("--policy", "round_robin")
+    ),
+    Peer("vllm-router", "vllm-router", "VLLM_ROUTER_ENV", _vllm),
+    Peer("vllm-router round_robin", "vllm-router", "VLLM_ROUTER_ENV", _vllm, options=("--policy", "round_robin")),
+    Peer(
+        "vllm-router consistent_hash", "vllm-router", "VLLM_ROUTER_ENV", _vllm, options=("--policy", "consistent_hash")
+    ),
     # Without a key it asks clients for none, as ours does; it listens on loopback.
     Peer(
+        "litellm",
         "litellm",
         "LITELLM_ENV",
         _litellm,
@@ -77,7 +88,7 @@ def start_peer(programs: Programs, peer: Peer, environment: Path, engine: Engine
     Raises: Trouble when it does not come up; then it has ended.
     """
     port, metrics = programs.free_port(), programs.free_port()
-    argv = peer.argv(environment, engine, port, metrics, programs.folder)
+    argv = [*peer.argv(environment, engine, port, metrics, programs.folder), *peer.options]
     router = programs.start(peer.name, argv, {**_CLEAN, **dict(peer.env)})
     address = f"127.0.0.1:{port}"
     try:

@@ -77,10 +77,11 @@ def as_markdown(cases: Sequence[Case], samples: Samples) -> str:
 
 def left_out(given: Mapping[Name, object], reasons: Mapping[Name, str]) -> str:
     """A line for each peer that was not measured; empty when all were."""
-    missing = [peer for peer in PEERS if peer.name not in given]
+    there = {peer.program for peer in PEERS if peer.name in given}
+    missing = {peer.program: peer.variable for peer in PEERS if peer.program not in there}
     lines = []
     if missing:
-        names = ", ".join(f"{peer.name} ({peer.variable})" for peer in missing)
+        names = ", ".join(f"{program} ({variable})" for program, variable in missing.items())
         lines.append(f"Not measured, because no environment is given: {names}.")
     lines += [f"{name} is left out: {reason}" for name, reason in reasons.items()]
     return "\n\n".join(lines)

@@ -17,7 +17,17 @@ import msgspec
 
 from bench.programs import PORTS, Program, Programs, Trouble, rss_mib
 
-Name = Literal["direct", "ours", "original", "sglang-router", "vllm-router", "litellm"]
+Name = Literal[
+    "direct",
+    "ours",
+    "original",
+    "sglang-router",
+    "sglang-router round_robin",
+    "vllm-router",
+    "vllm-router round_robin",
+    "vllm-router consistent_hash",
+    "litellm",
+]
 NAMES: Final[tuple[Name, ...]] = get_args(Name)
 MODEL: Final = "bench-model"
 

@@ -1,9 +1,11 @@
 #!/bin/sh
-# Fuzzes the framing guard, the digest and the meter, each for so many seconds (60 unless said otherwise).
+# Fuzzes the framing guard, the digest, the meter and the bootstrap port's HTTP/2, each for so many seconds (60 unless
+# said otherwise).
 # What is found lies in plane/plane-core/fuzz/artifacts/ and is run again with `cargo +nightly fuzz run NAME FILE`.
 set -eu
 seconds=${1:-60}
 cd "$(dirname "$0")/../plane/plane-core"
+python=${PYTHON:-python3}
 
 case $seconds in
     '' | *[!0-9]*) echo "usage: tools/fuzz.sh [SECONDS]: '$seconds' is no number of seconds" >&2; exit 2 ;;
@@ -25,3 +27,6 @@ for target in guard digest meter; do
     cargo +nightly fuzz run "$target" "$@" -- \
         -max_total_time="$seconds" -max_len=4096 -print_final_stats=1
 done
+echo "http2, $seconds s:"
+cd ../..
+PYTHONPATH=src:. "$python" -m tests.fuzz.http2 "$seconds" plane/plane-core/fuzz/artifacts/http2

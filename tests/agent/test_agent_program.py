@@ -12,7 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from hivenet_router.adapters.grpc_client import AuthenticationRefused, RouterUnreachable, WrongSecret
+from hivenet_router.adapters.grpc_client import (
+    AuthenticationRefused,
+    RegistrationTooLong,
+    RouterUnreachable,
+    WrongSecret,
+)
 from hivenet_router.cli.agent import _what_to_check
 
 SECRET = "the-secret-of-this-test-0123456789abcdef"
@@ -179,4 +184,5 @@ def test_sigterm_between_tries_exits_0_and_every_line_has_the_peer_id(
 def test_what_a_failed_authentication_leaves_to_check_is_named() -> None:
     assert "--jwt-secret-file" in _what_to_check(WrongSecret("x"))
     assert "--routers" in _what_to_check(RouterUnreachable("x"))
+    assert "--llm-info" in _what_to_check(RegistrationTooLong("x"))
     assert "clock" in _what_to_check(AuthenticationRefused("r:1", "its 'iat' lies in the future"))

@@ -38,6 +38,17 @@ def test_a_peer_that_does_not_start_is_told_with_its_last_words_and_the_rest_run
     programs.wait("the engine said something", lambda: "here" in engine.program.said(), engine.program)
 
 
+def test_a_peer_is_started_with_the_policy_that_its_row_names(programs: Programs, tmp_path: Path) -> None:
+    engine = Engine("127.0.0.1:1", programs.start("engine", _SLEEP))
+    environment = _environment(tmp_path, 'echo "$@"; exit 3')
+    for peer in PEERS:
+        if peer.program == "vllm-router":
+            with pytest.raises(Trouble) as caught:
+                start_peer(programs, peer, environment, engine)
+            _, _, policy = peer.name.partition(" ")
+            assert (f"--policy {policy}" in str(caught.value)) is bool(policy)
+
+
 def test_what_was_dropped_or_killed_has_ended_and_is_no_longer_watched(programs: Programs) -> None:
     first, second, third = (programs.start(name, _SLEEP) for name in ("first", "second", "third"))
     programs.drop(first)

@@ -69,6 +69,11 @@ def test_memory_is_told_fresh_with_idle_connections_and_after_loads() -> None:
     assert "| after unary, 16 clients, 4 KiB | 66 + 58 | 90 |" in text
 
 
+def test_a_program_that_is_measured_with_any_policy_is_not_missing() -> None:
+    given: dict[Name, object] = dict.fromkeys(("vllm-router round_robin", "sglang-router", "litellm"), "/somewhere")
+    assert report.left_out(given, {}) == ""
+
+
 def test_one_line_names_the_peers_without_an_environment_and_one_each_that_failed() -> None:
     given: dict[Name, object] = {"vllm-router": "/somewhere"}
     text = report.left_out(given, {"vllm-router": "it ended"})

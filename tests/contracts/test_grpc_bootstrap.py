@@ -216,11 +216,13 @@ def test_a_fault_of_ours_is_an_error_to_the_agent_and_no_end_of_the_service(run:
 def test_a_message_over_the_bound_is_refused_and_one_at_the_bound_is_read(run: Run) -> None:
     async def scene() -> None:
         async with house() as here:
-            fixed = len(encode_request(AuthRequest("x" * 60_000, None))) - 60_000
+            fixed = len(encode_request(AuthRequest("x" * 10_000, None))) - 10_000
             with pytest.raises(AuthenticationRefused):
-                await authenticate(here.target, [grpc_pin(SECRET)], AuthRequest("x" * ((64 << 10) - fixed), None))
-            with pytest.raises(RouterFault, match="RESOURCE_EXHAUSTED"):
-                await authenticate(here.target, [grpc_pin(SECRET)], AuthRequest("x" * ((64 << 10) - fixed + 1), None))
+                await authenticate(here.target, [grpc_pin(SECRET)], AuthRequest("x" * ((16 << 10) - fixed), None))
+            for too_long in ((16 << 10) + 1, 30_000, 10_000_000):
+                with pytest.raises(GRPCError, match=f"at most 16384 bytes, and this one {too_long}") as caught:
+                    await call(here.target, GRPC_AUTHENTICATE, bytes(too_long))
+                assert caught.value.status is Status.RESOURCE_EXHAUSTED
 
     run(scene())
 
@@ -374,23 +376,41 @@ def test_a_handshake_that_does_not_come_is_cut(run: Run) -> None:
 @pytest.mark.parametrize(
     ("bounds", "reason"),
     [
-        (Bounds(connections_max=2), "too many connections"),
-        (Bounds(connections_per_source_max=2), "too many connections from this address"),
+        (Bounds(connections_max=2), "too many connections: the oldest of the address with most gave way"),
+        (Bounds(connections_per_source_max=2), "too many connections from this address: the oldest gave way"),
     ],
 )
-def test_connections_are_counted_from_the_accept_on_and_given_back(run: Run, bounds: Bounds, reason: str) -> None:
+def test_connections_are_counted_from_the_accept_on_and_the_oldest_gives_way(
+    run: Run, bounds: Bounds, reason: str
+) -> None:
     async def scene() -> None:
         async with house(bounds) as here:
             silent = [await asyncio.open_connection("127.0.0.1", here.port) for _ in range(2)]
-            reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
-            await ends(reader)
-            writer.close()
-            assert here.refused == [Refused("127.0.0.1", reason, 1)]
+            await until(lambda: len(here.server._connections) == 2)
+            assert (await authenticate(here.target, [grpc_pin(SECRET)], request_with())).success
 
+            assert await ends(silent[0][0]) == b""
+            assert not silent[1][0].at_eof()
+            assert here.refused == [Refused("127.0.0.1", reason, 1)]
             for _, each in silent:
                 each.close()
             await until(lambda: not here.server._connections)
-            assert (await authenticate(here.target, [grpc_pin(SECRET)], request_with())).success
+
+    run(scene())
+
+
+def test_where_all_room_is_taken_the_address_with_most_connections_gives_way(run: Run) -> None:
+    async def scene() -> None:
+        async with house(Bounds(connections_max=3)) as here:
+            many = [await asyncio.open_connection("127.0.0.1", here.port) for _ in range(2)]
+            one = await asyncio.open_connection("127.0.0.1", here.port, local_addr=("127.0.0.2", 0))
+            other = await asyncio.open_connection("127.0.0.1", here.port, local_addr=("127.0.0.3", 0))
+
+            assert await ends(many[0][0]) == b""
+            assert not any(reader.at_eof() for reader, _ in (many[1], one, other))
+            assert [refused.source for refused in here.refused] == ["127.0.0.1"]
+            for _, each in (*many, one, other):
+                each.close()
 
     run(scene())
 

@@ -20,6 +20,7 @@ from grpclib.protocol import H2Protocol
 
 from hivenet_router.names.protocol_ids import GRPC_ALPN, GRPC_AUTHENTICATE
 from hivenet_router.wire.auth_messages import (
+    REQUEST_BYTES_MAX,
     AuthMessageInvalid,
     AuthOutcome,
     AuthRequest,
@@ -56,17 +57,26 @@ class RouterFault(BootstrapFailed):
     """The router holds the secret, but its answer is an error or lacks what an agent needs."""
 
 
+class RegistrationTooLong(BootstrapFailed):
+    """What the agent says about itself is more than a router takes; nothing was sent."""
+
+
 async def authenticate(
     target: str, pins: Sequence[bytes], request: AuthRequest, *, timeout_s: float = TIMEOUT_S
 ) -> AuthOutcome:
     """The outcome of a successful `Authenticate` at `target` (`host:port`), with address and configuration in it.
 
     `pins` are the accepted Ed25519 public keys, one per secret in use. `timeout_s` bounds everything, names included.
-    Raises: RouterUnreachable, WrongSecret, AuthenticationRefused, RouterFault; all of them are BootstrapFailed.
+    Raises: RouterUnreachable, WrongSecret, AuthenticationRefused, RouterFault, RegistrationTooLong; all of them are
+    BootstrapFailed.
     Source: wire.md §4.1, §4.2.
     """
     host, port = split_target(target)
     message = encode_request(request)
+    if len(message) > REQUEST_BYTES_MAX:
+        raise RegistrationTooLong(
+            f"what this agent says about itself takes {len(message)} bytes; a router reads at most {REQUEST_BYTES_MAX}"
+        )
     channel = _PinnedChannel(target, host, port, pins)
     try:
         async with asyncio.timeout(timeout_s):

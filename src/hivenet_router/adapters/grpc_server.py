@@ -1,35 +1,40 @@
 """The bootstrap service on its socket: gRPC over TLS 1.3, for agents that hold the shared secret.
 
-Invariant: what an unauthenticated peer can make this process hold is bounded: connections in all and per source, bytes
-and seconds per connection. A connection is counted from the accept on, before its first byte. Anything that is not a
-call of ours over TLS 1.3 and HTTP/2 is closed without a word, and reported once per source and minute. Who may have a
-session is the caller's `authenticate`.
+Invariant: what an unauthenticated peer can make this process hold or do is bounded: connections in all and per source,
+bytes, frames and seconds per connection, and the loop's time for all together (`Turns`). A connection is counted from
+the accept on, before its first byte; when there are too many, the oldest gives way. Anything that is not a call of ours
+over TLS 1.3 and HTTP/2 is closed without a word, and reported once per source and minute. Who may have a session is the
+caller's `authenticate`.
 """
 
 import asyncio
 import contextlib
 import errno
 import inspect
+import ipaddress
 import logging
 import os
 import socket
 import ssl
 import tempfile
-from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from grpclib import GRPCError, Status
 from grpclib.const import Cardinality
 from grpclib.const import Handler as Method
 from grpclib.encoding.base import CodecBase
 from grpclib.protocol import H2Protocol
-from grpclib.server import Handler, Server, Stream
+from grpclib.server import Server, Stream
 
+from hivenet_router.adapters.grpc_connection import CONNECTION_BYTES_MAX, GrpcConnection
+from hivenet_router.adapters.turns import Turns
 from hivenet_router.names.protocol_ids import GRPC_ALPN, GRPC_AUTHENTICATE, GRPC_HEALTH_CHECK
 from hivenet_router.wire.auth_messages import (
+    REQUEST_BYTES_MAX,
     AuthMessageInvalid,
     AuthOutcome,
     AuthRequest,
@@ -40,20 +45,19 @@ from hivenet_router.wire.auth_messages import (
 )
 from hivenet_router.wire.tls_identity import GrpcIdentity
 
-MESSAGE_BYTES_MAX: Final = 64 << 10
-CONNECTION_BYTES_MAX: Final = 80 << 10
-"""Decrypted bytes of one connection: its one message and HTTP/2's own frames."""
 CONNECTION_LIFE_S: Final = 30.0
 HANDSHAKE_S: Final = 10.0
 CONNECTIONS_MAX: Final = 1024
 CONNECTIONS_PER_SOURCE_MAX: Final = 256
 """Many agents may stand behind one address translator, and come back together after a restart."""
 BACKLOG: Final = 128
+ACCEPTS_PER_TURN: Final = 8
+_MESSAGE_HEAD_BYTES: Final = 5
+"""gRPC's own: whether the message is compressed, and its length."""
 ACCEPT_RETRY_S: Final = 0.2
 REPORT_INTERVAL_S: Final = 60.0
 REPORTED_SOURCES_MAX: Final = 1024
 ANY_SOURCE: Final = "(any)"
-_GAVE_UP: Final = "the other end gave up, as an agent does that has another --jwt-secret-file"
 OUT_OF_FILES: Final = (
     "out of file descriptors, and each connection takes one; raise the limit of open files of this process "
     "(ulimit -n, LimitNOFILE=)"
@@ -67,7 +71,7 @@ Authenticate = Callable[[AuthRequest, str], Awaitable[AuthOutcome] | AuthOutcome
 class Bounds:
     """What the peers of the bootstrap service may use up; times in seconds."""
 
-    message_bytes_max: int = MESSAGE_BYTES_MAX
+    message_bytes_max: int = REQUEST_BYTES_MAX
     connection_bytes_max: int = CONNECTION_BYTES_MAX
     connection_life_s: float = CONNECTION_LIFE_S
     handshake_s: float = HANDSHAKE_S
@@ -116,8 +120,9 @@ class BootstrapServer:
         self._bounds = bounds
         self._ledger = _RefusalLedger(on_refused)
         self._listeners: list[socket.socket] = []
-        self._open: Counter[str] = Counter()
-        self._accepting: list[asyncio.Task[None]] = []
+        self._turns = Turns()
+        # By source, the oldest first.
+        self._open: dict[str, dict[GrpcConnection, None]] = {}
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> None:
@@ -128,8 +133,8 @@ class BootstrapServer:
         except OSError as error:
             reason = error.strerror or str(error)
             raise OSError(error.errno, f"the gRPC bootstrap cannot listen on {host or '*'}:{port}: {reason}") from error
-        loop = asyncio.get_running_loop()
-        self._accepting = [loop.create_task(self._accept(listener)) for listener in self._listeners]
+        for listener in self._listeners:
+            self._await_arrivals(listener)
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
@@ -138,143 +143,96 @@ class BootstrapServer:
 
     async def close(self) -> None:
         """Stops listening, cuts every connection and returns when nothing of this server runs any more."""
-        await _cancel(self._accepting)
+        loop = asyncio.get_running_loop()
+        self._turns.close()
         for listener in self._listeners:
+            loop.remove_reader(listener)
             listener.close()
         self._listeners = []
-        await _cancel(self._connections)
+        for connections in list(self._open.values()):
+            for connection in list(connections):
+                connection.cut()
+        if self._connections:
+            await asyncio.wait(self._connections)
 
-    async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, peername = await loop.sock_accept(listener)
-            except OSError as error:
-                # Out of descriptors, or the peer left already; neither ends the service.
-                if error.errno in (errno.EMFILE, errno.ENFILE):
-                    self._refuse(ANY_SOURCE, OUT_OF_FILES)
-                await asyncio.sleep(ACCEPT_RETRY_S)
-                continue
-            self._arrive(accepted, str(peername[0]))
+    def _await_arrivals(self, listener: socket.socket) -> None:
+        asyncio.get_running_loop().add_reader(listener, self._arrivals, listener)
+
+    def _arrivals(self, listener: socket.socket) -> None:
+        asyncio.get_running_loop().remove_reader(listener)
+        self._turns.add(ANY_SOURCE, lambda: self._accept(listener))
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Takes the next few who wait; the rest has another turn, behind those who are here already."""
+        if listener not in self._listeners:
+            return
+        try:
+            for _ in range(ACCEPTS_PER_TURN):
+                accepted, peername = listener.accept()
+                self._arrive(accepted, str(peername[0]))
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            # Out of descriptors, or the peer left already; neither ends the service.
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._refuse(ANY_SOURCE, OUT_OF_FILES)
+            asyncio.get_running_loop().call_later(ACCEPT_RETRY_S, self._retry_accept, listener)
+            return
+        self._await_arrivals(listener)
+
+    def _retry_accept(self, listener: socket.socket) -> None:
+        if listener in self._listeners:
+            self._await_arrivals(listener)
 
     def _arrive(self, accepted: socket.socket, source: str) -> None:
-        if len(self._connections) >= self._bounds.connections_max:
-            self._turn_away(accepted, source, "too many connections")
-        elif self._open[source] >= self._bounds.connections_per_source_max:
-            self._turn_away(accepted, source, "too many connections from this address")
-        else:
-            self._open[source] += 1
-            task = asyncio.get_running_loop().create_task(self._serve(accepted, source))
-            self._connections.add(task)
-            task.add_done_callback(lambda done: self._leave(done, source))
+        """Room for who comes: the oldest connection gives way, which of all is the least likely to be an agent's."""
+        network = network_of(source)
+        here = self._open.get(network, {})
+        if len(here) >= self._bounds.connections_per_source_max:
+            _cut_oldest(here, "too many connections from this address: the oldest gave way")
+        elif len(self._connections) >= self._bounds.connections_max:
+            most = max(self._open.values(), key=len, default=here)
+            _cut_oldest(most, "too many connections: the oldest of the address with most gave way")
+        connection = GrpcConnection(
+            accepted,
+            (source, network),
+            self._tls,
+            self._service.new_protocol,
+            self._turns,
+            self._bounds.connection_bytes_max,
+        )
+        self._open.setdefault(network, {})[connection] = None
+        task = asyncio.get_running_loop().create_task(self._serve(connection, source))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
 
-    def _turn_away(self, accepted: socket.socket, source: str, reason: str) -> None:
-        accepted.close()
-        self._refuse(source, reason)
-
-    def _leave(self, task: asyncio.Task[None], source: str) -> None:
-        self._connections.discard(task)
-        self._open[source] -= 1
-        if self._open[source] <= 0:
-            del self._open[source]
+    def _leave(self, connection: GrpcConnection, network: str) -> None:
+        here = self._open.get(network, {})
+        here.pop(connection, None)
+        if not here:
+            self._open.pop(network, None)
 
     def _refuse(self, source: str, reason: str) -> None:
         self._ledger.add(source, reason, now=asyncio.get_running_loop().time())
 
-    async def _serve(self, accepted: socket.socket, source: str) -> None:
+    async def _serve(self, connection: GrpcConnection, source: str) -> None:
         """One connection from accept to end."""
-        protocol = self._service.new_protocol()
-        reason: str | None = None
         try:
             async with asyncio.timeout(self._bounds.connection_life_s):
-                await self._handshake(accepted, protocol)
-                await protocol.over.wait()
-                reason = protocol.fault
+                try:
+                    async with asyncio.timeout(self._bounds.handshake_s):
+                        await connection.settled.wait()
+                except TimeoutError:
+                    connection.cut(f"no TLS 1.3 handshake within {self._bounds.handshake_s:g} s")
+                await connection.over.wait()
         except TimeoutError:
-            reason = f"open for {self._bounds.connection_life_s:g} s"
-        except ssl.SSLError as error:
-            reason = f"no TLS 1.3 handshake: {(error.reason or 'failed').lower().replace('_', ' ')}"
-        except OSError as error:
-            reason = f"no TLS 1.3 handshake: {str(error) or _GAVE_UP}"
+            connection.cut(f"open for {self._bounds.connection_life_s:g} s")
         finally:
-            protocol.cut()
-            await protocol.calls_ended()
-            accepted.close()
-        if reason is not None:
-            self._refuse(source, reason)
-
-    async def _handshake(self, accepted: socket.socket, protocol: "_BoundedProtocol") -> None:
-        await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: protocol, accepted, ssl=self._tls, ssl_handshake_timeout=self._bounds.handshake_s
-        )
-        # A peer that leaves in the middle without an error looks like one that is done.
-        if not protocol.began:
-            raise ConnectionResetError
-
-
-class _BoundedProtocol(H2Protocol):
-    """grpclib's side of one connection, within bounds.
-
-    When `over` is set the connection is at its end, and `fault` has the reason if that is worth a report.
-    """
-
-    def __init__(self, plain: H2Protocol, bytes_max: int) -> None:
-        super().__init__(plain.handler, plain.config, plain.h2_config)
-        self.over = asyncio.Event()
-        self.fault: str | None = None
-        self._transport: asyncio.Transport | None = None
-        self._bytes_left = bytes_max
-
-    @property
-    def began(self) -> bool:
-        """Whether the handshake came to its end."""
-        return self._transport is not None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # TLS transports always are
-        tls = cast("ssl.SSLObject", transport.get_extra_info("ssl_object"))
-        if tls.selected_alpn_protocol() == GRPC_ALPN:
-            super().connection_made(transport)
-        else:
-            self._end(f"no {GRPC_ALPN} in ALPN")
-
-    def data_received(self, data: bytes) -> None:
-        self._bytes_left -= len(data)
-        if self.over.is_set():
-            return
-        if self._bytes_left < 0:
-            self._end("sent more than one message may have")
-            return
-        try:
-            super().data_received(data)
-        # grpclib raises what comes to hand on frames it does not know; that ends this connection and nothing else.
-        except Exception:
-            self._end("not HTTP/2 as gRPC speaks it")
-            return
-        if self.connection.is_closing():
-            self._end(None)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._end(None)
-
-    def cut(self) -> None:
-        """Ends the connection now; the caller has its own reason, or none."""
-        self._end(None)
-
-    async def calls_ended(self) -> None:
-        """Returns when no call of this connection runs any more."""
-        if isinstance(self.handler, Handler):
-            await self.handler.wait_closed()
-
-    def _end(self, fault: str | None) -> None:
-        if self.over.is_set():
-            return
-        self.fault = fault
-        self.over.set()
-        if hasattr(self, "processor"):
-            self.processor.close(reason="connection over")
-        if self._transport is not None:
-            self._transport.abort()
+            connection.cut()
+            self._leave(connection, network_of(source))
+            await connection.calls_ended()
+        if connection.fault is not None:
+            self._refuse(source, connection.fault)
 
 
 class _Bytes(CodecBase):
@@ -317,8 +275,8 @@ class _Service:
             }
         )
 
-    def new_protocol(self) -> _BoundedProtocol:
-        return _BoundedProtocol(self._grpc._protocol_factory(), self._bounds.connection_bytes_max)
+    def new_protocol(self) -> H2Protocol:
+        return self._grpc._protocol_factory()
 
     async def authenticate(self, stream: Stream[bytes, bytes]) -> None:
         data = await self._message(stream)
@@ -347,12 +305,28 @@ class _Service:
         await stream.send_message(encode_health(Health(healthy=True, status="serving")))
 
     async def _message(self, stream: Stream[bytes, bytes]) -> bytes:
-        data = await stream.recv_message()
-        if data is None:
+        """The one message of a call, refused by its length before its bytes have come."""
+        head = await _bytes_of(stream, _MESSAGE_HEAD_BYTES)
+        if len(head) < _MESSAGE_HEAD_BYTES:
             raise GRPCError(Status.INVALID_ARGUMENT, "the call carries no message")
-        if len(data) > self._bounds.message_bytes_max:
-            raise GRPCError(Status.RESOURCE_EXHAUSTED, f"a message has at most {self._bounds.message_bytes_max} bytes")
-        return data
+        if head[0]:
+            raise GRPCError(Status.UNIMPLEMENTED, "messages are not compressed here")
+        length = int.from_bytes(head[1:])
+        if length > self._bounds.message_bytes_max:
+            raise GRPCError(
+                Status.RESOURCE_EXHAUSTED,
+                f"a message has at most {self._bounds.message_bytes_max} bytes, and this one {length}: "
+                "what the agent says about itself is too long",
+            )
+        return await _bytes_of(stream, length)
+
+
+async def _bytes_of(stream: Stream[bytes, bytes], length: int) -> bytes:
+    try:
+        return await stream._stream.recv_data(length)
+    # grpclib's own way to say that the call ended before.
+    except AssertionError as error:
+        raise GRPCError(Status.INVALID_ARGUMENT, "the call's message is cut short") from error
 
 
 class _RefusalLedger:
@@ -411,11 +385,18 @@ def _listener(family: int, kind: int, protocol: int, address: tuple[object, ...]
     return listener
 
 
-async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)
+def _cut_oldest(connections: dict[GrpcConnection, None], why: str) -> None:
+    # There may be none: those that were cut just now count until their tasks have ended.
+    if oldest := next(iter(connections), None):
+        del connections[oldest]
+        oldest.cut(why)
+
+
+def network_of(source: str) -> str:
+    """By what connections are counted and take turns: an IPv4 address, or the /64 that one IPv6 host may use freely."""
+    if ":" not in source:
+        return source
+    return str(ipaddress.ip_network((source.partition("%")[0], 64), strict=False))
 
 
 def server_context(identity: GrpcIdentity) -> ssl.SSLContext:

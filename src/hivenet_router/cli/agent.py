@@ -21,6 +21,7 @@ from hivenet_router.adapters.file_limit import raise_file_limit
 from hivenet_router.adapters.grpc_client import (
     AuthenticationRefused,
     BootstrapFailed,
+    RegistrationTooLong,
     RouterUnreachable,
     WrongSecret,
     authenticate,
@@ -280,6 +281,8 @@ def _what_to_check(failed: BootstrapFailed) -> str:
             return "--jwt-secret-file (or HIVENET_ROUTER_JWT_SECRET) must hold the same secret on both sides"
         case AuthenticationRefused():
             return "the router's reason names it: the secret, one of the two clocks, or what this agent announces"
+        case RegistrationTooLong():
+            return "shorten the texts of this agent: --llm-info first, then --llm-pretty-name, --capability and --tags"
         case RouterUnreachable():
             return "is the router up, and does --routers (or --router-grpc) name its gRPC port?"
         case _:

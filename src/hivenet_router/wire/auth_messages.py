@@ -12,6 +12,8 @@ from google.protobuf.message import DecodeError
 from hivenet_router.names.protocol_ids import ADVERTISED_PROTOCOL
 from hivenet_router.wire import auth_pb2
 
+REQUEST_BYTES_MAX: Final = 16 << 10
+"""Of an `AuthRequest`: a token of some 500 bytes, and what an agent says about itself."""
 RENEW_BEFORE_S: Final = 300
 """An agent renews its session this long before it ends; a shorter session counts as one of an hour."""
 _HEARTBEAT_FALLBACK_S: Final = 10

@@ -104,6 +104,9 @@ class DoorSpec:
     `bodies_bytes_max` bounds the request bodies of this listener together; each counts until its exchange is over and
     its `Arrived` is gone.
 
+    A listener with `connections_max`, or `connections_per_address_max` of one address, closes whoever has waited
+    longest for its client; where every one has a request running, the newcomer gets a 503.
+
     `idle_within_s` is 120 where nothing is said. `bodies_wanted` names methods and paths: who sends `Expect` for any
     other gets no `100 Continue`, and its request comes without its body, as `unasked`.
     """
@@ -119,6 +122,7 @@ class DoorSpec:
         idle_within_s: float | None = ...,
         write_within_s: float = 60.0,
         connections_max: int = 16_384,
+        connections_per_address_max: int = 12_288,
         standing_fields: _Fields = ...,
         refusals: list[tuple[int, bytes]] = ...,
         digests_bodies: bool = False,
@@ -383,6 +387,7 @@ class Plane:
         peer_door: DoorSpec,
         *,
         conns_per_ip: int,
+        links_max: int = 4096,
         inbound_served: int = 1024,
         inbound_waiting: int = 384,
         inbound_window_bytes: int = 262_144,

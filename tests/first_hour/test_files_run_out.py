@@ -1,12 +1,14 @@
 """What happens when a program may open no more files, and when strangers make a noise?
 
-Running out is an operator's business and passes by itself: it must end nothing, and be said in measure.
+A limit that is too low from the start is refused there, so these lower it later. Running out is an operator's business
+and passes by itself: it must end nothing, and be said in measure.
 """
 
 import contextlib
 import http.client
 import json
 import re
+import resource
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -42,12 +44,19 @@ def engine(tmp_path: Path) -> Iterator[str]:
 def house(
     folder: Path, engine: str, *, router_files_max: int | None = None, agent_files_max: int | None = None
 ) -> Iterator[tuple[Running, Running]]:
-    """A router and an agent that has registered."""
-    with program("router", folder, *router_flags(folder), files_max=router_files_max) as router:
+    """A router and an agent that has registered; from then on they may open so many files."""
+    with program("router", folder, *router_flags(folder)) as router:
         flags = agent_flags(folder, first_grpc(router.event("router_started")), engine)
-        with program("agent", folder, *flags, "--capacity=200", files_max=agent_files_max) as agent:
+        with program("agent", folder, *flags, "--capacity=200") as agent:
             router.event("agent_registered")
+            for running, files_max in ((router, router_files_max), (agent, agent_files_max)):
+                if files_max is not None:
+                    limit_files(running, files_max)
             yield router, agent
+
+
+def limit_files(running: Running, files_max: int) -> None:
+    resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE, (files_max, files_max))
 
 
 def address(router: Running, which: str) -> tuple[str, int]:
@@ -116,8 +125,9 @@ def still_serves(router: Running) -> bool:
 
 
 def test_a_router_out_of_files_goes_on_taking_agents_in_when_there_is_room(tmp_path: Path, engine: str) -> None:
-    with program("router", tmp_path, *router_flags(tmp_path), files_max=FILES_MAX) as router:
+    with program("router", tmp_path, *router_flags(tmp_path)) as router:
         grpc = first_grpc(router.event("router_started"))
+        limit_files(router, FILES_MAX)
         host, _, port = grpc.rpartition(":")
         with contextlib.ExitStack() as held:
             for _ in range(FILES_MAX):

@@ -30,6 +30,7 @@ from hivenet_router.cli.agent import _Agent
 from hivenet_router.cli.router import build_world
 from hivenet_router.config import AgentSettings, Exit, RouterSettings, parse
 from hivenet_router.config import Program as Which
+from hivenet_router.core.file_shares import router_shares
 from hivenet_router.ports import Clock
 from hivenet_router.router.serve import Router, running
 from hivenet_router.sim import SimOptions, Simulator
@@ -193,10 +194,10 @@ def agent_settings(identity_path: Path, grpc: Address, backend_url: str, *flags:
 @asynccontextmanager
 async def router_in(folder: Path, *flags: str, clock: Clock | None = None) -> AsyncIterator[House]:
     """A running router without agents; with a clock of the test's, if it has one."""
-    raise_file_limit()
+    shares = router_shares(raise_file_limit())
     settings = router_settings(folder, *flags)
     with load_or_create(settings.identity_path) as identity:
-        world = build_world(settings, identity.content)
+        world = build_world(settings, identity.content, shares)
         world = world if clock is None else replace(world, clock=clock)
         async with running(settings, world) as router, AsyncExitStack() as stack:
             yield House(router, folder, stack)

@@ -117,10 +117,10 @@ async def test_an_answer_carries_the_request_id_of_its_exchange() -> None:
 
 
 def test_what_the_framing_guard_refuses_has_the_envelope_too() -> None:
-    assert [status for status, _ in edge_refusals()] == [400, 408, 431, 501, 505]
+    assert [status for status, _ in edge_refusals()] == [400, 408, 431, 501, 505, 503]
     for status, body in edge_refusals():
         error = json.loads(body)["error"]
-        assert error["code"] == "request_invalid"
+        assert error["code"] == ("queue_full" if status == 503 else "request_invalid")
         assert error["type"] == ("invalid_request_error" if status < 500 else "server_error")
 
 

@@ -15,6 +15,7 @@ from tests.fakes.plane import PEER_ID, FakePlane
 from tests.fakes.recorder import RecordingRecorder
 from tests.rooms.building import soon, turns
 
+from hivenet_router.core.file_shares import FILES_MIN, router_shares
 from hivenet_router.core.registry import Registry
 from hivenet_router.ports import (
     AnswerWith,
@@ -69,6 +70,7 @@ class Town:
             open_bootstrap=self._open_bootstrap,
             recorder_for=self._recorder_for,
             control_for=lambda registry: says_ok,
+            shares=router_shares(FILES_MIN),
         )
 
     def _open_plane(self, listener: PlaneListener, rules: DoorRules) -> DataPlane:

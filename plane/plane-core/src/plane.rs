@@ -5,6 +5,7 @@
 
 pub use crate::own_request::OwnRequest;
 use crate::{
+    bodies::{ANSWERS_BYTES_MAX, Bodies},
     events::{Event, Events, Handle},
     exchange::{Standing, Target},
     ingress::{self, Door, DoorSpec},
@@ -33,6 +34,8 @@ pub struct Context {
     pub lanes: Lanes,
     pub peers: Peers,
     pub wakeups: Arc<Wakeups>,
+    /// What is held of answers.
+    pub answers: Arc<Bodies>,
     last_handle: AtomicU64,
     live: AtomicUsize,
 }
@@ -81,6 +84,16 @@ const HELPERS_MAX: usize = 8;
 impl Plane {
     /// Starts the thread. `peer_door` holds the rules for what peers send over their links.
     pub fn start(peers: PeersConfig, peer_door: DoorSpec, pool: PoolLimits) -> io::Result<Plane> {
+        Plane::holding(peers, peer_door, pool, ANSWERS_BYTES_MAX)
+    }
+
+    /// The same with another bound on what is held of all answers together.
+    pub fn holding(
+        peers: PeersConfig,
+        peer_door: DoorSpec,
+        pool: PoolLimits,
+        answers_bytes_max: usize,
+    ) -> io::Result<Plane> {
         let events = Events::new()?;
         let stop = CancellationToken::new();
         let peer_door = Door::new(peer_door);
@@ -100,7 +113,7 @@ impl Plane {
                         Err(error) => return drop(started.send(Err(error))),
                     };
                     runtime.block_on(async {
-                        match boot(events, peers, peer_door, pool) {
+                        match boot(events, peers, peer_door, pool, answers_bytes_max) {
                             Ok(context) => {
                                 let _ = started.send(Ok((runtime::Handle::current(), context)));
                                 stop.cancelled().await;
@@ -226,6 +239,11 @@ impl Plane {
         self.doors().iter().map(|door| door.bodies.bytes()).sum()
     }
 
+    /// Bytes of answers held now.
+    pub fn answers_bytes(&self) -> usize {
+        self.context.answers.bytes()
+    }
+
     fn doors(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Door>>> {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -242,6 +260,7 @@ fn boot(
     peers: PeersConfig,
     peer_door: Arc<Door>,
     pool: PoolLimits,
+    answers_bytes_max: usize,
 ) -> io::Result<Arc<Context>> {
     let (peers, inbound, peer_events) =
         Peers::start(peers).map_err(|error| io::Error::other(error.to_string()))?;
@@ -251,6 +270,7 @@ fn boot(
         lanes,
         peers,
         wakeups: Arc::default(),
+        answers: Bodies::new(answers_bytes_max),
         last_handle: AtomicU64::new(0),
         live: AtomicUsize::new(0),
     });

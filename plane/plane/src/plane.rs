@@ -35,13 +35,14 @@ fn parse_addr(text: &str) -> PyResult<Multiaddr> {
 #[pymethods]
 impl Plane {
     #[new]
-    #[pyo3(signature = (identity, peer_door, *, conns_per_ip, inbound_served = 1024, inbound_waiting = 384, inbound_window_bytes = 262_144, streams_max = 1024, pool_idle_max = 256, pool_age_max_s = 30.0))]
+    #[pyo3(signature = (identity, peer_door, *, conns_per_ip, links_max = 4096, inbound_served = 1024, inbound_waiting = 384, inbound_window_bytes = 262_144, streams_max = 1024, pool_idle_max = 256, pool_age_max_s = 30.0))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         identity: Vec<u8>,
         peer_door: &DoorSpec,
         conns_per_ip: usize,
+        links_max: usize,
         inbound_served: usize,
         inbound_waiting: usize,
         inbound_window_bytes: usize,
@@ -51,6 +52,7 @@ impl Plane {
     ) -> PyResult<Self> {
         let mut config = PeersConfig::new(identity);
         config.conns_per_ip = conns_per_ip;
+        config.connections_max = links_max;
         config.inbound_served = inbound_served;
         config.inbound_waiting = inbound_waiting;
         config.widen(inbound_window_bytes);

@@ -146,7 +146,7 @@ impl DoorSpec {
     #[new]
     #[pyo3(signature = (
         name, *, body_bytes_max, bodies_bytes_max = 1_073_741_824, head_within_s = 10.0, body_within_s = 60.0, idle_within_s = Some(120.0), write_within_s = 60.0,
-        connections_max = 16_384, standing_fields = Vec::new(), refusals = Vec::new(), digests_bodies = false,
+        connections_max = 16_384, connections_per_address_max = 12_288, standing_fields = Vec::new(), refusals = Vec::new(), digests_bodies = false,
         tells_request_id = false, second_id_prefix = Vec::new(), bodies_wanted = None
     ))]
     #[allow(clippy::too_many_arguments)]
@@ -159,6 +159,7 @@ impl DoorSpec {
         idle_within_s: Option<f64>,
         write_within_s: f64,
         connections_max: usize,
+        connections_per_address_max: usize,
         standing_fields: Vec<(Vec<u8>, Vec<u8>)>,
         refusals: Vec<(u16, Vec<u8>)>,
         digests_bodies: bool,
@@ -175,6 +176,7 @@ impl DoorSpec {
             idle_within: idle_within_s.map(seconds),
             write_within: seconds(write_within_s),
             connections_max,
+            connections_per_address_max,
             standing_fields: Arc::new(pairs(standing_fields)?),
             refusals: Arc::new(
                 refusals

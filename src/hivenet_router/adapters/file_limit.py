@@ -19,11 +19,12 @@ _READ_AT_FIRST_USE: Final = ("utf-16-le", "idna", "latin-1", "ascii")
 
 
 def raise_file_limit() -> int:
-    """Raise the soft limit as far as it may go, at most to what we can use; gives the limit that holds now."""
+    """Raise the soft limit as far as it may go, at most to what we can use; gives the limit that holds now,
+    or what we can use where there is none."""
     _read_ahead()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
-        return soft
+        return max(_ENOUGH)
     why = ""
     for enough in _ENOUGH:
         wanted = enough if hard == resource.RLIM_INFINITY else min(enough, hard)

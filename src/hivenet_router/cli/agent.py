@@ -41,6 +41,7 @@ from hivenet_router.agent.sample import SAMPLE_WITHIN_S, EngineSampler
 from hivenet_router.agent.serve import Stop, serve
 from hivenet_router.agent.world import Admit, SessionFailed
 from hivenet_router.config import AgentSettings, BackendUrl, Exit, Program, parse
+from hivenet_router.core.file_shares import TooFewFiles, check_agent_files
 from hivenet_router.ports import CannotListen, Clock, Exchange, HttpServer
 from hivenet_router.wire.auth_messages import AgentMetadata, AuthOutcome, AuthRequest
 from hivenet_router.wire.jwt import mint_agent_token
@@ -73,11 +74,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_up_logs(parsed.log_level, parsed.log_levels_by_logger, parsed.log_format)
     for warning in parsed.warnings:
         log.warning("setting", advice=warning)
-    raise_file_limit()
     try:
+        check_agent_files(raise_file_limit(), capacity=parsed.capacity)
         with load_or_create(parsed.identity_path) as identity:
             run(_serve(parsed, identity))
-    except (CannotStart, IdentityUnusable) as error:
+    except (CannotStart, IdentityUnusable, TooFewFiles) as error:
         log.error("agent_cannot_start", why=str(error))  # noqa: TRY400  # a sentence for the operator, not a trace
         return FAILED
     except BaseExceptionGroup:

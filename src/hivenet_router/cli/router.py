@@ -3,6 +3,7 @@
 The only place that knows which implementation stands behind each port of the router.
 """
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from starlette.routing import Route
 from hivenet_router.adapters.asgi import answer_with
 from hivenet_router.adapters.clock import LoopClock
 from hivenet_router.adapters.file_limit import raise_file_limit
-from hivenet_router.adapters.grpc_server import Refused, serve_bootstrap
+from hivenet_router.adapters.grpc_server import CONNECTIONS_PER_SOURCE_MAX, Bounds, Refused, serve_bootstrap
 from hivenet_router.adapters.identity_file import HeldIdentity, IdentityUnusable, load_or_create
 from hivenet_router.adapters.log import set_up_logs
 from hivenet_router.adapters.loop import run
@@ -25,6 +26,7 @@ from hivenet_router.adapters.plane import PlaneAdapter
 from hivenet_router.adapters.prometheus import CONTENT_TYPE, PrometheusRecorder
 from hivenet_router.config import Exit, Program, RouterSettings, parse
 from hivenet_router.core.agent import OWN_AGENT_STREAMS_MAX
+from hivenet_router.core.file_shares import BOOTSTRAP_MAX, FileShares, TooFewFiles, of_one_address, router_shares
 from hivenet_router.core.registry import Registry
 from hivenet_router.names import paths
 from hivenet_router.ports import (
@@ -58,20 +60,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_up_logs(parsed.log_level, parsed.log_levels_by_logger, parsed.log_format)
     for warning in parsed.warnings:
         log.warning("setting", advice=warning)
-    raise_file_limit()
     try:
+        shares = router_shares(raise_file_limit())
         with load_or_create(parsed.identity_path) as identity:
             if identity.warning:
                 log.warning("setting", advice=identity.warning)
-            return run(_serve(parsed, identity))
-    except IdentityUnusable as error:
+            return run(_serve(parsed, identity, shares))
+    except (IdentityUnusable, TooFewFiles) as error:
         log.error("router_cannot_start", why=str(error))  # noqa: TRY400  # a sentence for the operator, not a trace
         return FAILED
 
 
-async def _serve(settings: RouterSettings, identity: HeldIdentity) -> int:
+async def _serve(settings: RouterSettings, identity: HeldIdentity, shares: FileShares) -> int:
     try:
-        async with running(settings, build_world(settings, identity.content)) as router:
+        async with running(settings, build_world(settings, identity.content, shares)) as router:
             _say_started(router)
             await stopped_by_signal(router)
     except ExceptionGroup as group:
@@ -84,7 +86,7 @@ async def _serve(settings: RouterSettings, identity: HeldIdentity) -> int:
     return 0
 
 
-def build_world(settings: RouterSettings, identity: bytes) -> World:
+def build_world(settings: RouterSettings, identity: bytes, shares: FileShares) -> World:
     """The real world of a router with this key file."""
     clock = LoopClock()
 
@@ -95,6 +97,7 @@ def build_world(settings: RouterSettings, identity: bytes) -> World:
             rules,
             listener,
             conns_per_ip=per_ip,
+            links_max=shares.links,
             inbound_served=MANAGEMENT_STREAMS_MAX,
             inbound_waiting=MANAGEMENT_STREAMS_MAX,
             streams_max=AGENT_STREAMS_MAX,
@@ -107,18 +110,28 @@ def build_world(settings: RouterSettings, identity: bytes) -> World:
     return World(
         clock=clock,
         open_plane=open_plane,
-        open_bootstrap=open_bootstrap,
+        open_bootstrap=functools.partial(open_bootstrap, connections_max=shares.bootstrap),
         recorder_for=recorder_for,
         control_for=lambda registry: answer_with(control_app(registry, clock)),
+        shares=shares,
     )
 
 
 async def open_bootstrap(
-    host: str, port: int, secret: bytes, authenticate: Callable[[AuthRequest, str], AuthOutcome]
+    host: str,
+    port: int,
+    secret: bytes,
+    authenticate: Callable[[AuthRequest, str], AuthOutcome],
+    *,
+    connections_max: int = BOOTSTRAP_MAX,
 ) -> BootstrapServer:
     """The gRPC service of this secret. Raises: CannotListen."""
+    bounds = Bounds(
+        connections_max=connections_max,
+        connections_per_source_max=min(CONNECTIONS_PER_SOURCE_MAX, of_one_address(connections_max)),
+    )
     try:
-        return await serve_bootstrap((host, port), grpc_identity(secret), authenticate, _grpc_refused)
+        return await serve_bootstrap((host, port), grpc_identity(secret), authenticate, _grpc_refused, bounds=bounds)
     except OSError as error:
         raise CannotListen(
             f"{error.strerror or error}; choose another address or end the program that uses it"

@@ -28,8 +28,10 @@ class Reply:
 class DoorRules:
     """A listener's rules, in bytes and seconds; a body limit of 0 means none.
 
-    `bodies_bytes_max` is for all bodies together. `bodies_wanted`: the methods and paths whose body decides on the
-    answer; who asks before it sends that of any other is answered at once. None: all of them.
+    A listener with `connections_max`, or `connections_per_address_max` of one address, closes whoever has waited
+    longest for its client; where each has a request running, the newcomer gets a 503. `bodies_bytes_max` is for all
+    bodies together. `bodies_wanted`: the methods and paths whose body decides on the answer; who asks before it sends
+    that of any other is answered at once. None: all of them.
     """
 
     name: str
@@ -40,6 +42,7 @@ class DoorRules:
     idle_within_s: float | None = 120.0
     write_within_s: float = 60.0
     connections_max: int = 16_384
+    connections_per_address_max: int = 12_288
     standing_fields: Fields = field(default_factory=list)
     refusals: list[tuple[int, bytes]] = field(default_factory=list)
     digests_bodies: bool = False

@@ -91,7 +91,7 @@ def call_off(exchange: Exchange, why: RefusalReason) -> None:
 
 
 def edge_refusals() -> list[tuple[int, bytes]]:
-    """Bodies for what the framing guard refuses by itself, before there is a path or a dialect."""
+    """Bodies for what a listener refuses by itself, before there is a path or a dialect."""
     said = {
         400: "the request is not valid HTTP/1.1",
         408: "the request did not arrive within the time allowed",
@@ -99,10 +99,11 @@ def edge_refusals() -> list[tuple[int, bytes]]:
         501: "the request uses a transfer coding that is not supported",
         505: "this HTTP version is not supported",
     }
-    return [
-        (status, envelope(RefusalReason(ErrorCode.REQUEST_INVALID, status, text, Blame.ROUTER), Dialect.OPENAI, ""))
-        for status, text in said.items()
-    ]
+    full = RefusalReason(
+        ErrorCode.QUEUE_FULL, 503, "this router has as many connections as it may; try again shortly", Blame.ROUTER
+    )
+    invalid = [RefusalReason(ErrorCode.REQUEST_INVALID, status, text, Blame.ROUTER) for status, text in said.items()]
+    return [(reason.status, envelope(reason, Dialect.OPENAI, "")) for reason in (*invalid, full)]
 
 
 def break_events(dialect: Dialect) -> tuple[bytes, bytes, bytes, bytes, bytes]:

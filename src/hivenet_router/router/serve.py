@@ -28,6 +28,7 @@ from hivenet_router.core.changes import (
     Removed,
 )
 from hivenet_router.core.clock import Monotonic
+from hivenet_router.core.file_shares import METRICS_MAX, FileShares, of_one_address
 from hivenet_router.core.health import SilenceLimits, monitor_pass, remove_if_gone
 from hivenet_router.core.registry import Registry
 from hivenet_router.core.sessions import SWEEP_INTERVAL_S, SessionStore
@@ -77,7 +78,7 @@ class World:
     """What the router stands on; `cli/` chooses each.
 
     `open_plane` starts a data plane that tells the listener, under these rules for what peers send. `recorder_for`
-    makes the recorder of a registry and what shows its page.
+    makes the recorder of a registry and what shows its page. `shares`: how many connections each listener may have.
     """
 
     clock: Clock
@@ -85,6 +86,7 @@ class World:
     open_bootstrap: OpenBootstrap
     recorder_for: Callable[[Registry], tuple[Recorder, AnswerWith]]
     control_for: Callable[[Registry], AnswerWith]
+    shares: FileShares
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ class Router:
         self._clock = clock = world.clock
         self._tasks = tasks
         self._open_bootstrap = world.open_bootstrap
+        self._shares: Final = world.shares
         self._bootstrap: BootstrapServer | None = None
         self.addresses: Addresses | None = None
         self.registry: Final = Registry(self._changed)
@@ -148,7 +151,8 @@ class Router:
         with _given_by("--p2p-listen-addr and --p2p-port"):
             bound = await plane.listen_for_peers(_peer_address(settings))
         with _given_by("--http-port"):
-            http = plane.listen_http(_ip_of(settings.http_listen.host), settings.http_listen.port, api_rules(settings))
+            rules = api_rules(settings, self._shares.clients)
+            http = plane.listen_http(_ip_of(settings.http_listen.host), settings.http_listen.port, rules)
         with _given_by("--metrics-port"):
             metrics_ip, metrics_port = _ip_of(settings.metrics_listen.host), settings.metrics_listen.port
             metrics = plane.listen_http(metrics_ip, metrics_port, METRICS_RULES)
@@ -324,14 +328,22 @@ PEER_RULES: Final = DoorRules(
 )
 """What agents send is short and comes at once; their streams stay open as long as their link."""
 METRICS_RULES: Final = DoorRules(
-    door.METRICS, body_bytes_max=64 << 10, bodies_bytes_max=1 << 20, connections_max=64, bodies_wanted=[]
+    door.METRICS,
+    body_bytes_max=64 << 10,
+    bodies_bytes_max=1 << 20,
+    connections_max=METRICS_MAX,
+    connections_per_address_max=of_one_address(METRICS_MAX),
+    refusals=edge_refusals(),
+    bodies_wanted=[],
 )
 
 
-def api_rules(settings: RouterSettings) -> DoorRules:
+def api_rules(settings: RouterSettings, connections_max: int) -> DoorRules:
     """The rules of the API listener."""
     return DoorRules(
         door.API,
+        connections_max=connections_max,
+        connections_per_address_max=of_one_address(connections_max),
         body_bytes_max=settings.request_body_bytes_max or _NO_LIMIT,
         body_within_s=settings.request_timeout_s,
         standing_fields=door.STANDING_FIELDS,

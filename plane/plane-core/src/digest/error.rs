@@ -38,6 +38,11 @@ pub enum DigestErrorKind {
     TooManyMembers,
     /// A top-level member appears twice, by its decoded name (cut at 64 characters).
     DuplicateMember(String),
+    /// A top-level member is one that the router acts on but for its case: some engines take it for that.
+    Lookalike {
+        name: String,
+        field: &'static str,
+    },
     /// A member the router acts on has a type it cannot use.
     WrongType {
         field: &'static str,
@@ -53,7 +58,9 @@ impl DigestErrorKind {
     #[must_use]
     pub fn field(&self) -> Option<&'static str> {
         match self {
-            Self::WrongType { field } | Self::NotAnInteger { field } => Some(field),
+            Self::WrongType { field }
+            | Self::NotAnInteger { field }
+            | Self::Lookalike { field, .. } => Some(field),
             _ => None,
         }
     }
@@ -74,6 +81,7 @@ impl DigestErrorKind {
             Self::TooDeep => "too_deep",
             Self::TooManyMembers => "too_many_members",
             Self::DuplicateMember(_) => "duplicate_member",
+            Self::Lookalike { .. } => "lookalike_member",
             Self::WrongType { .. } => "wrong_type",
             Self::NotAnInteger { .. } => "not_an_integer",
         }
@@ -125,6 +133,13 @@ impl fmt::Display for DigestError {
                 write!(
                     out,
                     "the member {name:?} appears twice (byte {at}); send it once"
+                )
+            }
+            DigestErrorKind::Lookalike { name, field } => {
+                write!(
+                    out,
+                    "the member {name:?} (byte {at}) differs from {field:?} in case alone, and engines read it \
+                     differently; write {field:?}, or leave it out"
                 )
             }
             DigestErrorKind::WrongType { field } => {

@@ -123,6 +123,36 @@ impl<'de> Visitor<'de> for TopLevel<'_> {
     }
 }
 
+/// The members that [`TopLevel::member`] reads.
+const OURS: [&str; 12] = [
+    "model",
+    "stream",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "n",
+    "messages",
+    "system",
+    "tools",
+    "input",
+    "prompt",
+    "instructions",
+];
+
+/// Which of [`OURS`] this name becomes when case is folded as Unicode's simple folding does.
+///
+/// Source: Unicode CaseFolding.txt, status C and S: beside A to Z only U+017F and U+212A fold to ASCII.
+fn ours_but_for_case(name: &str) -> Option<&'static str> {
+    let folded = |letter: char| match letter {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    };
+    // An exact one has been read before anybody asks here.
+    let is_it = |ours: &&str| name.chars().map(folded).eq(ours.chars());
+    OURS.into_iter().find(is_it)
+}
+
 impl TopLevel<'_> {
     fn member<'de, A: MapAccess<'de>>(
         &self,
@@ -164,6 +194,12 @@ impl TopLevel<'_> {
                 digest.input_bytes += self.read(map, Role::Content)?.bytes;
             }
             _ => {
+                if let Some(field) = ours_but_for_case(name) {
+                    let name = shortened(name);
+                    return Err(self
+                        .context
+                        .fail(DigestErrorKind::Lookalike { name, field }));
+                }
                 self.read(map, Role::Skip)?;
             }
         }

@@ -5,6 +5,7 @@ use super::{
     stream::{StreamLimits, StreamStart},
 };
 use crate::{
+    bodies::Held,
     events::Event,
     http1::{ResponseHead, path::has_dot_segment},
     meter,
@@ -112,15 +113,18 @@ impl Attempt<'_> {
         }
     }
 
-    /// Holds the answer until it is whole, or until it is too long to hold.
+    /// Holds the answer until it is whole, or until it is too long to hold, or all that are held are.
     async fn collect(&self, mut answer: Answer) -> Result<Success, Box<Failure>> {
+        let mut room = Held::nothing(&self.told.context.answers);
         let mut held = Bytes::new();
         let mut all = BytesMut::new();
         loop {
             let piece = match answer.body.next().await {
                 Ok(Some(piece)) => piece,
-                Ok(None) if all.is_empty() => return self.judged(answer.head, held),
-                Ok(None) => return self.judged(answer.head, all.freeze()),
+                Ok(None) => {
+                    let body = if all.is_empty() { held } else { all.freeze() };
+                    return self.judged(answer.head, room.until_gone(body));
+                }
                 Err(broken) => return Err(Failure::new(FailureKind::Truncated, broken.0)),
             };
             // The first piece is often the whole; others are copied together, as each one keeps a
@@ -131,9 +135,10 @@ impl Attempt<'_> {
                 all.extend_from_slice(&std::mem::take(&mut held));
                 all.extend_from_slice(&piece);
             }
-            if held.len() + all.len() > self.forward.spec.buffered_bytes_max {
+            let is_held = room.hold(held.len() + all.capacity());
+            if !is_held || held.len() + all.len() > self.forward.spec.buffered_bytes_max {
                 let first = if all.is_empty() { held } else { all.freeze() };
-                return Ok(self.start_stream(first, answer));
+                return Ok(self.start_stream(room.until_gone(first), answer));
             }
         }
     }

@@ -17,6 +17,9 @@ use std::{
 };
 use tokio::time::{Sleep, sleep_until};
 
+/// What was read already is passed on in pieces of this size, so that its reader's pace holds it back.
+const FIRST_BYTES: usize = 64 * 1024;
+
 #[derive(Debug, PartialEq, Eq)]
 pub enum Chunk {
     Data(Bytes),
@@ -121,7 +124,10 @@ impl StreamBody {
     }
 
     pub fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Chunk> {
-        if let Some(piece) = self.first.take() {
+        if let Some(mut piece) = self.first.take() {
+            if piece.len() > FIRST_BYTES {
+                self.first = Some(piece.split_off(FIRST_BYTES));
+            }
             return Poll::Ready(self.pass(piece));
         }
         if self.is_over {

@@ -4,7 +4,7 @@
 //! is not handed out stays in the caller's buffer.
 //! Source: RFC 9112 §6.3, §7.1.
 
-use super::Framing;
+use super::{Framing, fields::names_framing, write::is_writable};
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 
@@ -19,6 +19,8 @@ pub enum BodyError {
     BadChunk,
     /// Trailers longer than their bound.
     TrailersTooLong,
+    /// A trailer that is no field line, or names what frames the message.
+    BadTrailer,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -110,6 +112,7 @@ impl BodyDecoder {
                     match take_line(buf, room).map_err(|()| BodyError::TrailersTooLong)? {
                         None => return Ok(Decoded::NeedMore),
                         Some(line) if line.is_empty() => self.state = State::Done,
+                        Some(line) if !is_trailer(&line) => return Err(BodyError::BadTrailer),
                         Some(line) => {
                             self.state = State::Trailer {
                                 taken: taken + line.len() + 2,
@@ -181,6 +184,18 @@ fn chunk_size(line: &[u8]) -> Result<u64, BodyError> {
         return Err(BodyError::BadChunk);
     }
     Ok(line[..digits].iter().fold(0, |n, b| n << 4 | hex_value(*b)))
+}
+
+/// Whether every reader takes this line for one field, and for one that frames nothing.
+///
+/// A reader that ends lines at a bare CR, or goes on past a blank, would find another message in it.
+/// Source: RFC 9110 §6.5.1; RFC 9112 §2.2, §5.1, §7.1.2.
+fn is_trailer(line: &[u8]) -> bool {
+    let Some(colon) = memchr(b':', line) else {
+        return false;
+    };
+    let (name, value) = (&line[..colon], &line[colon + 1..]);
+    is_writable(name, value) && !name.eq_ignore_ascii_case(b"host") && !names_framing(name)
 }
 
 fn hex_value(digit: u8) -> u64 {

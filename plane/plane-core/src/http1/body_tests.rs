@@ -69,11 +69,51 @@ fn endless_size_lines_and_trailers_are_cut() {
 }
 
 #[test]
+fn only_field_lines_pass_as_trailers() {
+    for fine in [
+        "X-Sum: 1",
+        "x:",
+        "x:\ta b\t",
+        "Server-Timing: a, \u{e4}",
+        "X_Sum: 1",
+    ] {
+        let wire = format!("0\r\n{fine}\r\n\r\nNEXT");
+        let (_, is_done, rest) = decode_all(Framing::Chunked, &[wire.as_bytes()]).unwrap();
+        assert!(is_done && rest == b"NEXT", "{fine:?}");
+    }
+    for bad in [
+        "no colon",
+        ": no name",
+        "X : blank before",
+        " X: folded",
+        "\tX: folded",
+        "X: a\rGET / HTTP/1.1",
+        "\r",
+        "X: \0",
+        "X: \u{7f}",
+        "X\u{e4}: 1",
+        "Content-Length: 1",
+        "content_length: 1",
+        "Transfer-Encoding: chunked",
+        "Transfer_Encoding: chunked",
+        "Host: other",
+        "Connection: close",
+        "Trailer: x",
+        "Proxy_Authorization: x",
+    ] {
+        let wire = format!("0\r\nX-A: 1\r\n{bad}\r\n\r\n");
+        let got = decode_all(Framing::Chunked, &[wire.as_bytes()]);
+        assert_eq!(got, Err(BodyError::BadTrailer), "{bad:?}");
+    }
+}
+
+#[test]
 fn trailers_of_just_their_bound_are_taken_and_one_byte_more_is_not() {
     for (extra, is_fine) in [(0, true), (1, false), (2, false)] {
         let mut wire = b"0\r\n".to_vec();
         // The bound counts the lines with their ends; the empty last line has two bytes itself.
-        wire.extend(vec![b'x'; TRAILER_BYTES_MAX - 3 + extra]);
+        wire.extend(b"X: ");
+        wire.extend(vec![b'x'; TRAILER_BYTES_MAX - 6 + extra]);
         wire.extend(b"\r\n\r\n");
         let got = decode_all(Framing::Chunked, &[&wire]);
         assert_eq!(got.is_ok_and(|(_, is_done, _)| is_done), is_fine, "{extra}");

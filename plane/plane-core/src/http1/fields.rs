@@ -130,6 +130,27 @@ pub fn is_framing(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"content-length") || is_hop_by_hop(name)
 }
 
+/// Whether somebody takes this name for one that frames the message or names a hop: by itself, or as
+/// gateways read it that turn `-` into `_` and cannot tell the two apart.
+pub fn names_framing(name: &[u8]) -> bool {
+    is_framing(name) || is_disguised(name)
+}
+
+/// Whether this name becomes one of [`is_framing`] where `_` is read as `-`.
+pub fn is_disguised(name: &[u8]) -> bool {
+    const NAME_BYTES_MAX: usize = 32;
+    if memchr::memchr(b'_', name).is_none() {
+        return false;
+    }
+    // Longer ones can only be meant by their beginning.
+    let name = &name[..name.len().min(NAME_BYTES_MAX)];
+    let mut dashed = [0; NAME_BYTES_MAX];
+    for (to, from) in dashed.iter_mut().zip(name) {
+        *to = if *from == b'_' { b'-' } else { *from };
+    }
+    is_framing(&dashed[..name.len()])
+}
+
 /// Whatever begins so is between the two ends of one hop.
 const HOP_PREFIX: &[u8] = b"proxy-";
 

@@ -214,6 +214,10 @@ fn judge(block: Bytes, fields_max: usize) -> Result<RequestHead, Refused> {
 /// Origin form and absolute form become path and query; `*` and authority form stay as they are.
 fn split_target(block: &Bytes, target: &str, method: &[u8]) -> Result<(Bytes, Bytes), Refused> {
     let part = |s: &str| block.slice_ref(s.as_bytes());
+    // Whoever reads it in another encoding than its sender sees another path.
+    if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(bad("target"));
+    }
     if method == b"CONNECT" {
         return Ok((part(target), Bytes::new()));
     }

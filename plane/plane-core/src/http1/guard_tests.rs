@@ -181,6 +181,9 @@ fn odd_targets_are_refused_rather_than_guessed_at() {
         "?x=1",
         "http:/h",
         "**",
+        "/caf\u{e9}",
+        "/v1?q=\u{fc}",
+        "http://h/\u{ff0f}",
     ] {
         let wire = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
         assert_eq!(reason(wire.as_bytes()), (400, "target"), "{target}");

@@ -42,7 +42,8 @@ pub fn has_name(fields: &[Pair], name: &[u8]) -> bool {
     fields.iter().any(|(n, _)| n.eq_ignore_ascii_case(name))
 }
 
-/// Copies the end-to-end fields for which `keep` holds; what names this hop alone stays behind.
+/// Copies the end-to-end fields for which `keep` holds; what names this hop alone, or is read so where
+/// `_` and `-` are the same, stays behind.
 pub fn put_end_to_end(out: &mut BytesMut, fields: &Fields, keep: impl Fn(&[u8]) -> bool) {
     let has_connection = fields.has("connection");
     for (name, value) in fields.iter() {
@@ -50,7 +51,7 @@ pub fn put_end_to_end(out: &mut BytesMut, fields: &Fields, keep: impl Fn(&[u8]) 
             true => fields.is_hop_by_hop(name),
             false => super::fields::is_hop_by_hop(name),
         };
-        if !hop && keep(name) {
+        if !hop && !super::fields::is_disguised(name) && keep(name) {
             put_field(out, name, value);
         }
     }

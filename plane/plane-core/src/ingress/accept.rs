@@ -2,12 +2,17 @@
 
 use super::{
     door::Door,
+    reply::refusal,
     serve::{Who, serve},
 };
-use crate::{events::Event, peers::Inbound, plane::Context};
+use crate::{events::Event, peers::Inbound, plane::Context, seldom::Seldom};
 use std::{
-    io,
-    sync::{Arc, atomic::Ordering},
+    future::{Future, poll_fn},
+    io::{self, Read, Write},
+    net::{IpAddr, Shutdown},
+    pin::pin,
+    sync::Arc,
+    task::{self, Poll},
     time::Duration,
 };
 use tokio::{
@@ -18,25 +23,14 @@ use tokio::{
 /// Pause after a failed accept: what is missing (file descriptors, memory) comes back by itself.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// The status for whoever finds no room.
+const TURNED_AWAY: u16 = 503;
+/// What is taken off a connection that finds no room.
+const UNREAD_BYTES: usize = 8 * 1024;
+
 /// What the system holds of an answer beyond what the client has room for.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNSENT_BYTES: u32 = 64 << 10;
-
-struct Counted(Arc<Door>);
-
-impl Counted {
-    fn new(door: &Arc<Door>) -> Option<Counted> {
-        let before = door.connections.fetch_add(1, Ordering::AcqRel);
-        let counted = Counted(door.clone());
-        (before < door.spec.connections_max).then_some(counted)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::AcqRel);
-    }
-}
 
 /// Accepts until the door closes.
 pub async fn accept_tcp(context: Arc<Context>, door: Arc<Door>, listener: TcpListener) {
@@ -47,12 +41,7 @@ pub async fn accept_tcp(context: Arc<Context>, door: Arc<Door>, listener: TcpLis
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, address)) => admit(
-                &context,
-                &door,
-                stream,
-                address.ip().to_canonical().to_string(),
-            ),
+            Ok((stream, address)) => admit(&context, &door, stream, address.ip().to_canonical()),
             // The client gave up between its greeting and our answer: nothing of ours is amiss.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
@@ -63,19 +52,54 @@ pub async fn accept_tcp(context: Arc<Context>, door: Arc<Door>, listener: TcpLis
     }
 }
 
-fn admit(context: &Arc<Context>, door: &Arc<Door>, stream: TcpStream, client: String) {
-    let Some(counted) = Counted::new(door) else {
-        reject(context, door, client, "too_many_connections");
-        return;
+fn admit(context: &Arc<Context>, door: &Arc<Door>, stream: TcpStream, address: IpAddr) {
+    let client = address.to_string();
+    let sitting = match door.seats.take(address) {
+        Ok(sitting) => sitting,
+        Err(reason) => {
+            reject(context, door, client, TURNED_AWAY, reason);
+            turn_away(stream, door);
+            return;
+        }
     };
     if set_up(&stream).is_err() {
         return; // It is closed already.
     }
     let (context, door) = (context.clone(), door.clone());
     tokio::spawn(async move {
-        serve(stream, context, door, Who::client(client)).await;
-        drop(counted);
+        let who = Who::client(client);
+        let seat = Some(sitting.seat.clone());
+        let mut serving = pin!(serve(stream, context, door, who, seat));
+        let mut called_off = pin!(sitting.seat.called_off());
+        let mut news = Seldom::default();
+        poll_fn(|cx| {
+            if serving.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            if !news.is_due(cx) {
+                return Poll::Pending;
+            }
+            let waker = news.waker();
+            called_off
+                .as_mut()
+                .poll(&mut task::Context::from_waker(&waker))
+        })
+        .await;
     });
+}
+
+/// A word for whoever finds no room, as far as it costs nothing: what the system takes at once.
+fn turn_away(stream: TcpStream, door: &Door) {
+    let Ok(mut stream) = stream.into_std() else {
+        return;
+    };
+    let (mut head, body) = refusal(&door.spec, TURNED_AWAY);
+    head.extend_from_slice(&body);
+    if stream.write(&head).is_ok() {
+        let _ = stream.shutdown(Shutdown::Write);
+        // Closing over a request that lies there would be a reset, which may overtake the word.
+        let _ = stream.read(&mut [0; UNREAD_BYTES]);
+    }
 }
 
 fn set_up(stream: &TcpStream) -> io::Result<()> {
@@ -97,15 +121,15 @@ pub async fn accept_peers(
     while let Some(stream) = inbound.recv().await {
         let (context, door) = (context.clone(), door.clone());
         let who = Who::peer(&stream);
-        tokio::spawn(serve(stream, context, door, who));
+        tokio::spawn(serve(stream, context, door, who, None));
     }
 }
 
-fn reject(context: &Context, door: &Door, client: String, reason: &'static str) {
+fn reject(context: &Context, door: &Door, client: String, status: u16, reason: &'static str) {
     context.events.push(Event::Rejected {
         listener: door.spec.name.clone(),
         client,
-        status: 0,
+        status,
         reason,
     });
 }
@@ -116,5 +140,5 @@ fn tell_failure(context: &Context, door: &Door, error: &io::Error) {
         Some(23 | 24) => "out_of_file_descriptors",
         _ => "accept_failed",
     };
-    reject(context, door, String::new(), reason);
+    reject(context, door, String::new(), 0, reason);
 }

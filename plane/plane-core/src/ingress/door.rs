@@ -1,5 +1,6 @@
 //! A listener's rules: limits, standing answers, and whether it is closing.
 
+use super::seats::Seats;
 use crate::{
     bodies::{BODIES_BYTES_MAX, Bodies},
     exchange::Standing,
@@ -8,7 +9,7 @@ use crate::{
 use bytes::Bytes;
 use std::{
     collections::HashSet,
-    sync::{Arc, PoisonError, RwLock, atomic::AtomicUsize},
+    sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 use tokio_util::sync::CancellationToken;
@@ -29,6 +30,8 @@ pub struct DoorSpec {
     /// Longest time a write may stand still.
     pub write_within: Duration,
     pub connections_max: usize,
+    /// Of one address; of IPv6, of one /64.
+    pub connections_per_address_max: usize,
     /// Put into every reply.
     pub standing_fields: Arc<Vec<Pair>>,
     /// Bodies of the answers that the guard gives by itself, by status.
@@ -53,6 +56,7 @@ impl DoorSpec {
             idle_within: Some(Duration::from_secs(120)),
             write_within: Duration::from_secs(60),
             connections_max: 16_384,
+            connections_per_address_max: 12_288,
             standing_fields: Arc::default(),
             refusals: Arc::default(),
             digests_bodies: false,
@@ -68,7 +72,7 @@ pub struct Door {
     pub spec: DoorSpec,
     /// Cancelled when no new connection and no further request is wanted.
     pub closing: CancellationToken,
-    pub connections: AtomicUsize,
+    pub(super) seats: Arc<Seats>,
     pub bodies: Arc<Bodies>,
     standing: RwLock<Vec<Arc<Standing>>>,
     /// The peers whose bodies are read; none: everybody's are.
@@ -79,9 +83,12 @@ impl Door {
     pub fn new(spec: DoorSpec) -> Arc<Door> {
         Arc::new(Door {
             bodies: Bodies::new(spec.bodies_bytes_max),
+            seats: Arc::new(Seats::new(
+                spec.connections_max,
+                spec.connections_per_address_max,
+            )),
             spec,
             closing: CancellationToken::new(),
-            connections: AtomicUsize::new(0),
             standing: RwLock::default(),
             heard: RwLock::default(),
         })

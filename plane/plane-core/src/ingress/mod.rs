@@ -8,6 +8,7 @@ mod door;
 mod io;
 mod read;
 mod reply;
+mod seats;
 mod serve;
 mod watch;
 mod write;

@@ -1,6 +1,7 @@
 //! Sends one reply: frames it, writes it, and says what becomes of the connection.
 
 use super::{
+    door::DoorSpec,
     io::ServerIo,
     serve::{After, Served},
     write::{self, Line, Sent},
@@ -113,16 +114,7 @@ impl<IO: ServerIo> Served<IO> {
             status: refused.status,
             reason: refused.reason,
         });
-        let mut bodies = spec.refusals.iter();
-        let body = bodies.find(|(status, _)| *status == refused.status);
-        let body = body.map(|(_, body)| body.clone()).unwrap_or_default();
-        let mut head = BytesMut::with_capacity(256);
-        put_status_line(&mut head, refused.status);
-        if !body.is_empty() && !has_name(&spec.standing_fields, b"content-type") {
-            put_field(&mut head, b"content-type", b"application/json");
-        }
-        put_values(&mut head, spec.standing_fields.iter());
-        finish_head(&mut head, Length::Known(body.len() as u64), false, true);
+        let (head, body) = refusal(spec, refused.status);
         match write::whole(&mut self.io, head, body, &self.door).await {
             // Who was too slow has not much under way, and has had its time.
             Sent::Whole if refused.status == 408 => After::Close,
@@ -130,6 +122,21 @@ impl<IO: ServerIo> Served<IO> {
             _ => After::Drop,
         }
     }
+}
+
+/// Head and body of an answer that the listener gives by itself.
+pub(super) fn refusal(spec: &DoorSpec, status: u16) -> (BytesMut, Bytes) {
+    let mut bodies = spec.refusals.iter();
+    let body = bodies.find(|(other, _)| *other == status);
+    let body = body.map(|(_, body)| body.clone()).unwrap_or_default();
+    let mut head = BytesMut::with_capacity(256);
+    put_status_line(&mut head, status);
+    if !body.is_empty() && !has_name(&spec.standing_fields, b"content-type") {
+        put_field(&mut head, b"content-type", b"application/json");
+    }
+    put_values(&mut head, spec.standing_fields.iter());
+    finish_head(&mut head, Length::Known(body.len() as u64), false, true);
+    (head, body)
 }
 
 enum Length {

@@ -4,6 +4,7 @@ use super::{
     door::Door,
     io::ServerIo,
     read::{self, Next},
+    seats::Seat,
     watch::Watch,
 };
 use crate::{
@@ -58,7 +59,13 @@ const DRAIN_SILENCE: Duration = Duration::from_secs(5);
 /// A body up to this is looked at on the plane's own thread; a longer one would hold up the others.
 const DIGEST_HERE_BYTES_MAX: usize = 256 * 1024;
 
-pub async fn serve<IO: ServerIo>(io: IO, context: Arc<Context>, door: Arc<Door>, who: Who) {
+pub async fn serve<IO: ServerIo>(
+    io: IO,
+    context: Arc<Context>,
+    door: Arc<Door>,
+    who: Who,
+    seat: Option<Arc<Seat>>,
+) {
     let watch = Watch::new(&who);
     let mut served = Served {
         io,
@@ -67,6 +74,7 @@ pub async fn serve<IO: ServerIo>(io: IO, context: Arc<Context>, door: Arc<Door>,
         context,
         door,
         who,
+        seat,
     };
     let limits = match served.who.link {
         Some(_) => GuardLimits::LINK,
@@ -89,6 +97,9 @@ pub async fn serve<IO: ServerIo>(io: IO, context: Arc<Context>, door: Arc<Door>,
             Next::Closed => return served.close(false).await,
             Next::Refused(refused) => served.refuse(refused).await,
         };
+        if let Some(seat) = &served.seat {
+            seat.idles();
+        }
         match after {
             After::KeepAlive => {}
             After::Close => return served.close(false).await,
@@ -119,6 +130,8 @@ pub(super) struct Served<IO> {
     pub context: Arc<Context>,
     pub door: Arc<Door>,
     pub who: Who,
+    /// None for a peer's stream.
+    pub seat: Option<Arc<Seat>>,
 }
 
 impl<IO: ServerIo> Served<IO> {
@@ -127,6 +140,10 @@ impl<IO: ServerIo> Served<IO> {
         let context = self.context.clone();
         let _live = context.begin();
         let mut held = Held::nothing(&self.door.bodies);
+        let has_body = head.framing != Framing::Length(0);
+        if has_body && !self.seat.as_ref().is_none_or(|seat| seat.receives()) {
+            return After::Drop;
+        }
         let Served {
             io,
             buf,
@@ -135,7 +152,7 @@ impl<IO: ServerIo> Served<IO> {
             who,
             ..
         } = self;
-        let is_heard = head.framing == Framing::Length(0) || door.hears(who.peer.as_deref());
+        let is_heard = !has_body || door.hears(who.peer.as_deref());
         let body = match is_heard {
             true => read::body(io, buf, &head, door, &mut held, watch).await,
             // A stranger could fill the memory with what it will be refused anyway.
@@ -144,6 +161,9 @@ impl<IO: ServerIo> Served<IO> {
         let Some(body) = body else {
             return After::Drop;
         };
+        if !self.seat.as_ref().is_none_or(|seat| seat.runs()) {
+            return After::Drop;
+        }
         let arrival = Arc::new(self.arrival(head, body, held, arrived_at).await);
         let standing = self.door.standing_for(&arrival.head.path);
         let mut ending = Ending::new(self.context.events.clone(), arrival.clone());

@@ -107,5 +107,6 @@ fn describe(error: BodyError) -> &'static str {
     match error {
         BodyError::BadChunk => "malformed chunk",
         BodyError::TrailersTooLong => "trailers too long",
+        BodyError::BadTrailer => "malformed trailer",
     }
 }

@@ -233,3 +233,26 @@ async fn another_command_ends_an_attempt_under_way() {
         );
     }
 }
+
+#[tokio::test]
+async fn an_answer_whose_trailers_are_no_field_lines_is_no_answer() {
+    let mut bench = Bench::new();
+    for trailer in [
+        "X: a\rHTTP/1.1 200 OK",
+        "no colon",
+        "Content-Length: 2",
+        " folded",
+    ] {
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n{trailer}\r\n\r\n"
+        );
+        let backend = Backend::answering(answer).await;
+        let target = bench.server(backend.address);
+        let (_client, arrival) = bench.forwarded(&target).await;
+        let failure = bench.failed(&arrival).await;
+        assert_eq!(failure.kind.name(), "truncated", "{trailer:?}");
+        assert_eq!(failure.detail, "malformed trailer");
+        arrival.mailbox.post(respond(502, "bad"));
+        bench.outcome(&arrival).await;
+    }
+}

@@ -56,10 +56,22 @@ impl Bench {
         Bench::start(peers, |_| {})
     }
 
+    /// One that holds so many bytes of all answers together.
+    pub fn holding_answers(bytes_max: usize) -> Bench {
+        let peers = PeersConfig::new(new_identity_bytes());
+        let links = DoorSpec::named("links");
+        let plane = Plane::holding(peers, links, PoolLimits::default(), bytes_max).unwrap();
+        Bench::listening(plane, |_| {})
+    }
+
     fn start(peers: PeersConfig, change: impl FnOnce(&mut DoorSpec)) -> Bench {
         let mut links = DoorSpec::named("links");
         links.idle_within = None;
         let plane = Plane::start(peers, links, PoolLimits::default()).unwrap();
+        Bench::listening(plane, change)
+    }
+
+    fn listening(plane: Plane, change: impl FnOnce(&mut DoorSpec)) -> Bench {
         let mut door = DoorSpec::named("api");
         change(&mut door);
         let address = plane

@@ -187,3 +187,27 @@ async fn our_fields_replace_the_backends_of_the_same_name() {
     }
     assert!(answer.field("connection").is_empty());
 }
+
+#[tokio::test]
+async fn names_that_frame_a_message_where_underlines_are_dashes_cross_neither_way() {
+    let mut bench = Bench::new();
+    let answer =
+        "HTTP/1.1 200 OK\r\nTransfer_Encoding: chunked\r\nX_Fine: 1\r\nContent-Length: 2\r\n\r\nok";
+    let (backend, heads) = listening(answer).await;
+    let mut client = bench.client().await;
+    let disguised = "Content_Length: 5\r\nTRANSFER_ENCODING: chunked\r\nKeep_Alive: 1\r\nProxy_Authorization: x\r\n\
+                     Proxy-Foo_Bar: x\r\nHttp2_Settings: x\r\n";
+    send(&mut client, &format!("{disguised}Other_Name: 1\r\n")).await;
+    let arrival = bench.arrived().await;
+    arrival
+        .mailbox
+        .post(forward(&bench.server(backend.address)));
+    let answer = client.answer().await;
+    assert!(answer.field("transfer_encoding").is_empty());
+    assert_eq!(answer.field("x_fine"), ["1"]);
+    let head = heads.lock().unwrap().remove(0).to_ascii_lowercase();
+    for name in ["content_", "transfer_", "keep_", "proxy", "http2_"] {
+        assert!(!head.contains(&format!("\n{name}")), "{name}: {head}");
+    }
+    assert!(head.contains("other_name: 1"));
+}

@@ -1,7 +1,7 @@
 //! Limits in bytes and time on what clients send and take.
 
 use crate::{
-    backend::{Backend, SSE_HEAD, chunk},
+    backend::{Backend, SSE_HEAD, chunk, sized},
     bench::{Bench, forward, respond, soon},
     client::{Client, get, post},
 };
@@ -230,13 +230,19 @@ async fn a_client_that_reads_a_stream_slowly_and_without_a_pause_is_not_given_up
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_are_closed_and_told() {
-    let mut bench = Bench::with(|door| door.connections_max = 1);
+async fn connections_beyond_the_limit_are_turned_away_with_a_word_and_told() {
+    let mut bench = Bench::with(|door| {
+        door.connections_max = 1;
+        door.refusals = vec![(503, "full".into())].into();
+    });
     let mut first = bench.client().await;
     first.send(get("/")).await;
     let arrival = bench.arrived().await;
     let mut second = bench.client().await;
-    assert_eq!(bench.rejected().await, (0, "too_many_connections"));
+    assert_eq!(bench.rejected().await, (503, "too_many_connections"));
+    let refusal = second.answer().await;
+    assert_eq!((refusal.status, refusal.text()), (503, "full"));
+    assert_eq!(refusal.field("connection"), ["close"]);
     assert!(matches!(second.more().await, Ok(0) | Err(_)));
     arrival.mailbox.post(respond(200, "ok"));
     assert_eq!(first.answer().await.text(), "ok");
@@ -331,4 +337,83 @@ async fn the_bodies_of_one_listener_take_no_room_from_another() {
     client.send(post(&"x".repeat(900))).await;
     let arrival = bench.arrived().await;
     assert_eq!((held.problem, arrival.problem), (None, None));
+}
+
+/// A backend that answers with so many bytes of a body that is held.
+async fn long_answers(bytes: usize) -> Backend {
+    let body = "x".repeat(bytes);
+    Backend::answering(sized(&body)).await
+}
+
+#[tokio::test]
+async fn answers_that_slow_readers_hold_up_are_bounded_in_all_and_the_next_is_passed_on_as_it_comes()
+ {
+    let mut bench = Bench::holding_answers(8 << 20);
+    let backend = long_answers(6 << 20).await;
+    let target = bench.server(backend.address);
+    // Nobody reads: each holds what it is given.
+    let mut slow = Vec::new();
+    for _ in 0..6 {
+        slow.push(bench.forwarded(&target).await);
+        while !matches!(bench.event().await, Event::Started { .. }) {}
+    }
+    let held = bench.plane.answers_bytes();
+    assert!(held > 1 << 20, "{held}");
+    assert!(held <= 8 << 20, "{held}");
+    // Whoever reads is served all the same, a short answer and a long one.
+    for bytes in [20_000, 6 << 20] {
+        let backend = long_answers(bytes).await;
+        let target = bench.server(backend.address);
+        let (mut client, arrival) = bench.forwarded(&target).await;
+        assert_eq!(client.answer().await.body.len(), bytes);
+        bench.outcome(&arrival).await;
+    }
+    for (client, _) in &mut slow {
+        assert_eq!(client.answer().await.body.len(), 6 << 20);
+    }
+    drop(slow);
+    soon("the bytes given back", async {
+        while bench.plane.answers_bytes() > 0 {
+            bench.plane.context().events.drain();
+            bench.waiting.clear();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn idle_connections_make_room_and_a_running_request_does_not() {
+    let mut bench = Bench::with(|door| door.connections_max = 2);
+    let mut busy = bench.client().await;
+    busy.send(get("/")).await;
+    let arrival = bench.arrived().await;
+    let mut silent = bench.client().await;
+    let mut newcomer = bench.client().await;
+    newcomer.send(get("/")).await;
+    let second = bench.arrived().await;
+    assert!(matches!(silent.more().await, Ok(0) | Err(_)));
+    for (client, arrival) in [(&mut busy, arrival), (&mut newcomer, second)] {
+        arrival.mailbox.post(respond(200, "ok"));
+        assert_eq!(client.answer().await.text(), "ok");
+    }
+}
+
+#[tokio::test]
+async fn half_a_request_makes_room_where_nobody_idles() {
+    let mut bench = Bench::with(|door| door.connections_max = 2);
+    let mut half = bench.client().await;
+    half.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhal")
+        .await;
+    let mut busy = bench.client().await;
+    busy.send(get("/")).await;
+    let arrival = bench.arrived().await;
+    let mut newcomer = bench.client().await;
+    newcomer.send(get("/")).await;
+    let second = bench.arrived().await;
+    assert!(matches!(half.more().await, Ok(0) | Err(_)));
+    for (client, arrival) in [(&mut busy, arrival), (&mut newcomer, second)] {
+        arrival.mailbox.post(respond(200, "ok"));
+        assert_eq!(client.answer().await.text(), "ok");
+    }
 }

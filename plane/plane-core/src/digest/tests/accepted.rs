@@ -59,7 +59,7 @@ fn a_model_is_kept_as_sent_and_decoded() {
 
 #[test]
 fn member_names_are_exact() {
-    let digest = read(r#"{"MODEL":"a","Stream":"x","MAX_TOKENS":"y"}"#);
+    let digest = read(r#"{"model ":"a","_stream":"x","max-tokens":"y"}"#);
     assert_eq!(digest.model_kind, ModelKind::Absent);
     assert_eq!((digest.stream, digest.max_tokens), (None, None));
 }

@@ -239,3 +239,33 @@ fn an_error_says_what_to_do_and_quotes_no_text_of_the_body() {
     let error = refusal(r#"{"messages":"secret words" oops}"#);
     assert!(!error.to_string().contains("secret"), "{error}");
 }
+
+#[test]
+fn a_member_that_is_ours_but_for_its_case_is_refused() {
+    for (name, field) in [
+        ("Model", "model"),
+        ("STREAM", "stream"),
+        ("\u{17f}tream", "stream"),
+        ("\\u017ftream", "stream"),
+        ("me\u{17f}\u{17f}ages", "messages"),
+        ("max_to\u{212a}ens", "max_tokens"),
+        ("Max_Output_Tokens", "max_output_tokens"),
+        ("N", "n"),
+    ] {
+        let body = format!(r#"{{"model":"m","{name}":true}}"#);
+        let error = refusal(&body);
+        assert_eq!(error.kind.field(), Some(field), "{name}");
+        assert!(matches!(error.kind, Kind::Lookalike { .. }), "{name}");
+        assert!(error.to_string().contains(field), "{error}");
+    }
+}
+
+#[test]
+fn other_members_pass_whatever_their_case_and_so_do_ours_deeper_down() {
+    for body in [
+        r#"{"Models":1,"mode":2,"streams":3,"\u0131nput":4,"\u0130nput":5}"#,
+        r#"{"metadata":{"Model":1,"Stream":2},"Temperature":1,"temperature":1}"#,
+    ] {
+        assert!(digest(body.as_bytes()).is_ok(), "{body}");
+    }
+}

@@ -2,8 +2,8 @@
 
 Everything here is read from the registry when the page is asked for, gauges and counts alike, so it cannot drift from
 what routing sees: an agent's series exist from its registration on, at zero, and change their labels with it. Only the
-last sign of life is told by events, since a heartbeat that calls the backend sick does not count as one. Invariant: a
-removed agent's gauges are gone at once, its counts stay for `COUNTS_KEPT_S`, and at most `DEPARTED_MAX` of them.
+last sign of life is told by events, since the registry keeps it on another clock. Invariant: a removed agent's gauges
+are gone at once, its counts stay for `COUNTS_KEPT_S`, and at most `DEPARTED_MAX` of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,6 +41,7 @@ def _rttvar_ms(agent: Agent) -> float:
 _OF_REGISTRATION: Final[tuple[tuple[Metric, Callable[[Agent], float]], ...]] = (
     (metrics.ROUTING_AGENT_INFO, lambda agent: 1),
     (metrics.ROUTING_AGENT_HEALTHY, lambda agent: int(agent.healthy)),
+    (metrics.ROUTING_AGENT_SUSPECT, lambda agent: int(agent.outcomes.suspicion is not None)),
 )
 _OF_AGENT: Final[tuple[tuple[Metric, Callable[[Agent], float]], ...]] = (
     (metrics.AGENT_SUCCESS_RATE, lambda agent: agent.outcomes.success_rate or 0),

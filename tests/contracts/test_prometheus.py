@@ -1,7 +1,6 @@
 """Does the metrics page say what happened, under names and labels that dashboards rely on, and no more than it may?"""
 
 import math
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from tests.fakes.recorder import RecordingRecorder
 from hivenet_router.adapters.prometheus import CONTENT_TYPE
 from hivenet_router.adapters.prometheus_agents import READ_FROM_REGISTRY
 from hivenet_router.adapters.prometheus_process import ProcessFigures
-from hivenet_router.adapters.prometheus_series import Families, blocks_of, number_text, page_of
-from hivenet_router.core.ids import ModelName
+from hivenet_router.adapters.prometheus_series import LINES_OF_PIECE, Families, blocks_of, number_text, pieces_of
+from hivenet_router.core.ids import ModelName, PeerId
 from hivenet_router.core.outcomes import Mark
 from hivenet_router.names.metrics import METRICS, Metric
 
@@ -104,9 +103,8 @@ def test_a_counter_without_labels_is_zero_from_the_start_and_a_gauge_is_not_ther
     """Alerts watch the increase of the one and the presence of the other. Source: observability.md §1.8."""
     rows = [Metric("x_total", "counter", (), "X."), Metric("y", "gauge", (), "Y.")]
     stock = Families(rows, label_sets_max=10).stock()
-    assert page_of(block for row, series in stock for block in blocks_of(row, series, legacy_names=True)) == (
-        b"# HELP x_total X.\n# TYPE x_total counter\nx_total 0\n"
-    )
+    blocks = (block for row, series in stock for block in blocks_of(row, series, legacy_names=True))
+    assert b"".join(pieces_of(blocks)) == (b"# HELP x_total X.\n# TYPE x_total counter\nx_total 0\n")
 
 
 @pytest.mark.parametrize(
@@ -145,17 +143,24 @@ def test_rows_read_from_the_registry_have_no_older_names() -> None:
     assert not any(metric.aliases for metric in READ_FROM_REGISTRY)
 
 
-def test_a_prepared_page_is_written_on_another_thread_while_agents_come() -> None:
+def test_a_page_that_is_written_while_agents_come_and_go_shows_who_was_there() -> None:
     scene = Scene()
     scene.join(A)
-    write = scene.recorder.prepare_page()
+    pieces = scene.recorder.page_in_pieces()
     scene.join(B)
-    pages: list[bytes] = []
-    writer = threading.Thread(target=lambda: pages.append(write()))
-    writer.start()
-    writer.join()
-    assert A.encode() in pages[0]
-    assert B.encode() not in pages[0]
+    scene.registry.remove(A)
+    page = b"".join(pieces)
+    assert A.encode() in page
+    assert B.encode() not in page
+
+
+def test_a_long_page_comes_in_pieces_of_a_few_lines() -> None:
+    scene = Scene()
+    for number in range(300):
+        scene.join(PeerId(f"12D3KooW{number}"))
+    pieces = list(scene.recorder.page_in_pieces())
+    assert len(pieces) > 15
+    assert all(piece.count(b"\n") < 2 * LINES_OF_PIECE for piece in pieces)
 
 
 # What events count

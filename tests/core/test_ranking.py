@@ -80,20 +80,43 @@ def test_among_equal_shares_an_agent_that_failed_lately_comes_last() -> None:
     assert order(book, now=at(10.0)) == [A, B]
 
 
-def test_a_smaller_share_outweighs_a_recent_failure() -> None:
+def test_an_agent_whose_last_word_was_a_failure_comes_last_for_ten_seconds_whatever_the_loads() -> None:
+    """decisions.md 36: a load reported half a second ago may be over."""
     book = Book()
     book.join(A).outcomes.failed(Mark.APPLICATION, now=START)
     book.join(B, active=1)
-    assert order(book) == [A, B]
+    assert order(book, now=at(9.9)) == [B, A]
+    assert order(book, now=at(10.0)) == [A, B]
+
+
+def test_a_smaller_share_outweighs_a_failure_before_a_success_or_on_the_way() -> None:
+    book = Book()
+    recovered = book.join(A).outcomes
+    recovered.failed(Mark.APPLICATION, now=START)
+    recovered.succeeded(sample_s=0.1)
+    book.join(B, active=2)
+    book.join(C, active=1).outcomes.failed(Mark.CONNECTION, now=START)
+    assert order(book) == [A, C, B]
+
+
+def test_while_an_agent_fails_its_unanswered_requests_count_like_failures() -> None:
+    book = Book()
+    failing = book.join(A)
+    failing.outcomes.failed(Mark.APPLICATION, now=START, suspect_after=3)
+    book.join(B, active=5)
+    later = at(11)
+    for expected in ([A, B], [A, B], [B, A]):
+        assert order(book, now=later) == expected
+        assert book.registry.take_slot(failing) is not None
 
 
 FAILED_AFTER_S = st.none() | st.sampled_from([0.0, 5.0, 9.0])
 
 
 def _slow_order(agents: list[Agent], now: Monotonic) -> list[PeerId]:
-    def key(agent: Agent) -> tuple[float, bool, PeerId]:
+    def key(agent: Agent) -> tuple[bool, float, PeerId]:
         failed_at = agent.outcomes.last_failure_at
-        return load_ratio(agent), failed_at is not None and now - failed_at < 10, agent.peer
+        return failed_at is not None and now - failed_at < 10, load_ratio(agent), agent.peer
 
     return [agent.peer for agent in sorted(agents, key=key)]
 

@@ -11,7 +11,12 @@ from hivenet_router.names.metrics import METRICS, METRICS_OVERFLOW, Metric
 
 ROWS = (*METRICS, METRICS_OVERFLOW)
 BY_NAME = {metric.name: metric for metric in ROWS}
-OWN = {"hivenet_http_rejected_total", "hivenet_metrics_overflow_total", "hivenet_streams_in_progress"}
+OWN = {
+    "hivenet_http_rejected_total",
+    "hivenet_metrics_overflow_total",
+    "hivenet_routing_agent_suspect",
+    "hivenet_streams_in_progress",
+}
 
 
 class Fact(TypedDict):

@@ -25,6 +25,7 @@ from hivenet_router.router.refuse import Refusal
 from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.router.settle import SettlingRoom
 from hivenet_router.router.stages import NOBODY_IN_PARTICULAR, Admitted, Request
+from hivenet_router.router.suspect import SuspectingRoom
 from hivenet_router.router.walk import House, walk
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class Rooms:
         tries_per_step_max: int = 3,
         holds_slot_for_stream: bool = False,
         strips_authorization: bool = False,
+        suspect_after: int = 3,
     ) -> None:
         self.forwards_max = forwards_max
         self.plane = FakePlane()
@@ -73,7 +75,12 @@ class Rooms:
         self.house = House(
             placing=self.placing,
             forwarding=self.forwarding,
-            settling=SettlingRoom(self.clock, self.recorder, self.rejections),
+            settling=SettlingRoom(
+                self.clock,
+                self.recorder,
+                self.rejections,
+                SuspectingRoom(self.registry, self.clock, suspect_after=suspect_after, chance=lambda: 0.5),
+            ),
             rejections=self.rejections,
             clock=self.clock,
             recorder=self.recorder,

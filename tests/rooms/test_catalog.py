@@ -1,5 +1,6 @@
 """The list of models and the details of one, as a pure view of the registry."""
 
+import json
 from dataclasses import replace
 
 from tests.core.making import MODEL, OTHER_MODEL, A, B, Book, C, at, described
@@ -12,7 +13,8 @@ NOW, UNIX = at(10.0), UnixTime(1_764_000_010.9)
 
 
 def listed(book: Book) -> Json:
-    return model_list(book.registry, now=NOW, unix=UNIX)
+    listed: Json = json.loads(b"".join(model_list(book.registry, now=NOW, unix=UNIX)))
+    return listed
 
 
 def test_without_agents_the_list_is_empty_and_has_no_ends() -> None:
@@ -90,8 +92,7 @@ def test_the_details_name_the_agents_by_peer_id_and_leave_out_what_is_empty() ->
     book.join(B, replace(described(2), machine=""))
     book.join(A, described(1))
     book.registry.heartbeat(A, backend_healthy=False, now=at(5.0))
-    detail = model_detail(book.registry, MODEL, now=NOW, unix=UNIX)
-    assert detail is not None
+    detail: Json = json.loads(b"".join(model_detail(book.registry, MODEL, now=NOW, unix=UNIX)))
     agents = detail["agents"]
     assert isinstance(agents, dict)
     assert agents["list"] == [
@@ -123,7 +124,7 @@ def test_an_unknown_model_has_no_details_and_names_are_case_sensitive() -> None:
     book = Book()
     book.join(A)
     for name in ("M", "m ", "", "other"):
-        assert model_detail(book.registry, ModelName(name), now=NOW, unix=UNIX) is None
+        assert not list(model_detail(book.registry, ModelName(name), now=NOW, unix=UNIX))
 
 
 def test_the_time_of_the_first_registration_outlives_a_renewal() -> None:

@@ -30,6 +30,7 @@ from hivenet_router.router.refuse import Refusal
 from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.router.settle import SettlingRoom, Visit, status_of
 from hivenet_router.router.stages import Request
+from hivenet_router.router.suspect import SuspectingRoom
 
 USAGE: Final = FakeUsage(11, 5)
 
@@ -53,7 +54,8 @@ class Desk:
         self.room = self.room_with(VirtualClock())
 
     def room_with(self, clock: VirtualClock) -> SettlingRoom:
-        return SettlingRoom(clock, self.recorder, RejectionRoom(clock, self.recorder))
+        suspecting = SuspectingRoom(self.book.registry, clock, suspect_after=3, chance=lambda: 0.5)
+        return SettlingRoom(clock, self.recorder, RejectionRoom(clock, self.recorder), suspecting)
 
     def served(self, outcome: str, *, status: int = 200, first_byte_s: float = 1.0) -> tuple[str, int]:
         finished = FakeFinished(outcome, status, USAGE, first_byte_s)

@@ -2,11 +2,11 @@
 
 One source a family: what `prometheus_agents` reads from the registry is never counted here, and everything else is
 counted here and nowhere else. Invariant: no event waits or raises, and what a client or an agent can invent (methods,
-models, label sets without number) is bounded before it is kept. All events come on the loop's thread; the page may be
-written on any.
+models, label sets without number) is bounded before it is kept. All of it happens on the loop's thread; the page comes
+in pieces, so that between them other things can.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from hivenet_router.adapters.prometheus_agents import READ_FROM_REGISTRY, AgentSeries
@@ -18,7 +18,7 @@ from hivenet_router.adapters.prometheus_series import (
     Families,
     blocks_of,
     label_text,
-    page_of,
+    pieces_of,
 )
 from hivenet_router.core.agent import Agent
 from hivenet_router.core.changes import Change, Registered, Removed
@@ -203,24 +203,18 @@ class PrometheusRecorder(Recorder):
 
     def page(self) -> bytes:
         """The page in text format 0.0.4, families sorted by name; of the type `CONTENT_TYPE`."""
-        return self.prepare_page()()
+        return b"".join(self.page_in_pieces())
 
-    def prepare_page(self) -> Callable[[], bytes]:
-        """Take stock on the loop's thread; what comes back writes the page and may run on another.
+    def page_in_pieces(self) -> Iterator[bytes]:
+        """As `page`: who is on it is settled now, each figure is read with its piece, and a piece is soon written.
 
-        With many series the writing takes longer than the loop can stand still. Source: observability.md §1.7.
+        With many series the whole takes longer than the loop can stand still. Source: observability.md §1.7.
         """
         self._forget(self._agents.forget_departed(now=self._clock.now()))
-        agent_blocks = self._agents.stock()
-        stock = self._families.stock()
-
-        def write() -> bytes:
-            blocks = [*self._process.blocks(), *agent_blocks()]
-            for row, series in stock:
-                blocks.extend(blocks_of(row, series, legacy_names=self._legacy_names))
-            return page_of(blocks)
-
-        return write
+        blocks = [*self._process.blocks(), *self._agents.blocks()]
+        for row, series in self._families.stock():
+            blocks.extend(blocks_of(row, series, legacy_names=self._legacy_names))
+        return pieces_of(blocks)
 
     # Within
 

@@ -2,13 +2,13 @@
 
 Everything here is read from the registry when the page is asked for, gauges and counts alike, so it cannot drift from
 what routing sees: an agent's series exist from its registration on, at zero, and change their labels with it. Only the
-last sign of life is told by events, since a heartbeat that calls the backend sick does not count as one. Invariant: a
-removed agent's gauges are gone at once, its counts stay for `COUNTS_KEPT_S`, and at most `DEPARTED_MAX` of them.
+last sign of life is told by events, since the registry keeps it on another clock. Invariant: a removed agent's gauges
+are gone at once, its counts stay for `COUNTS_KEPT_S`, and at most `DEPARTED_MAX` of them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from hivenet_router.adapters.prometheus_series import Block, label_text, labels_text, sample_line
 from hivenet_router.core.agent import Agent, series_identity
@@ -25,10 +25,10 @@ COUNTS_KEPT_S: Final = 600.0
 DEPARTED_MAX: Final = 1_000
 
 _MS: Final = 1000.0
+T = TypeVar("T")
 
 
 def _srtt_ms(agent: Agent) -> float:
-    # Read once: a reset on another thread may take the round trip away between two looks.
     trip = agent.outcomes.round_trip
     return trip.srtt_s * _MS if trip is not None else 0
 
@@ -41,6 +41,7 @@ def _rttvar_ms(agent: Agent) -> float:
 _OF_REGISTRATION: Final[tuple[tuple[Metric, Callable[[Agent], float]], ...]] = (
     (metrics.ROUTING_AGENT_INFO, lambda agent: 1),
     (metrics.ROUTING_AGENT_HEALTHY, lambda agent: int(agent.healthy)),
+    (metrics.ROUTING_AGENT_SUSPECT, lambda agent: int(agent.outcomes.suspicion is not None)),
 )
 _OF_AGENT: Final[tuple[tuple[Metric, Callable[[Agent], float]], ...]] = (
     (metrics.AGENT_SUCCESS_RATE, lambda agent: agent.outcomes.success_rate or 0),
@@ -150,8 +151,8 @@ class AgentSeries:
         """Whether the page has anything on this peer."""
         return peer in self._departed or self._registry.agent(peer) is not None
 
-    def stock(self) -> Callable[[], Iterator[Block]]:
-        """Take down who is there now; what comes back reads their figures, in any thread.
+    def blocks(self) -> list[Block]:
+        """The families of those who are there now; figures are read with the lines.
 
         Agents beyond the bound of label sets are left off and counted, since a gauge of nobody says nothing.
         """
@@ -162,8 +163,7 @@ class AgentSeries:
         if left_off:
             for metric in READ_FROM_REGISTRY:
                 self._on_overflow(metric.name, left_off)
-        last_seen = self._last_seen.copy()
-        return lambda: _blocks(shown, departed, last_seen)
+        return list(_blocks(shown, departed, self._last_seen.copy()))
 
     def _labels_of(self, agent: Agent) -> _Labelled:
         known = self._labelled.get(agent.peer)
@@ -175,24 +175,20 @@ class AgentSeries:
 def _blocks(
     agents: list[_Labelled], departed: tuple[_Departed, ...], last_seen: dict[PeerId, UnixTime]
 ) -> Iterator[Block]:
-    seen = metrics.ROUTING_AGENT_LAST_SEEN
-    yield _block(
-        seen,
-        [
-            sample_line(seen.name, one.as_registered, int(last_seen[one.agent.peer] * _MS))
-            for one in agents
-            if one.agent.peer in last_seen
-        ],
-    )
+    registered = [(one.as_registered, one.agent) for one in agents]
+    seen = [each for each in registered if each[1].peer in last_seen]
+    yield _block(metrics.ROUTING_AGENT_LAST_SEEN, lambda agent: int(last_seen[agent.peer] * _MS), seen)
     for metric, read in _OF_REGISTRATION:
-        yield _block(metric, [sample_line(metric.name, one.as_registered, read(one.agent)) for one in agents])
+        yield _block(metric, read, registered)
+    plain = [(one.as_agent, one.agent) for one in agents]
     for metric, read in _OF_AGENT:
-        yield _block(metric, [sample_line(metric.name, one.as_agent, read(one.agent)) for one in agents])
+        yield _block(metric, read, plain)
+    outcomes = [(one.as_agent, one.agent.outcomes) for one in agents]
+    outcomes += [(one.labels, one.outcomes) for one in departed]
     for metric, count in _OF_OUTCOMES:
-        here = [sample_line(metric.name, one.as_agent, count(one.agent.outcomes)) for one in agents]
-        gone = [sample_line(metric.name, one.labels, count(one.outcomes)) for one in departed]
-        yield _block(metric, here + gone)
+        yield _block(metric, count, outcomes)
 
 
-def _block(metric: Metric, lines: list[str]) -> Block:
+def _block(metric: Metric, read: Callable[[T], float], labelled: Sequence[tuple[str, T]]) -> Block:
+    lines = (sample_line(metric.name, labels, read(one)) for labels, one in labelled)
     return Block(metric.name, metric.kind, metric.help, lines)

@@ -39,6 +39,7 @@ from hivenet_router.ports import (
     Recorder,
 )
 from hivenet_router.router.control import control_app
+from hivenet_router.router.pages import Press
 from hivenet_router.router.serve import MANAGEMENT_STREAMS_MAX, Router, World, running, stopped_by_signal
 from hivenet_router.wire.auth_messages import AuthOutcome, AuthRequest
 from hivenet_router.wire.tls_identity import grpc_identity
@@ -143,8 +144,11 @@ def _grpc_refused(refused: Refused) -> None:
 
 
 def _metrics_app(recorder: PrometheusRecorder) -> Starlette:
+    press = Press()
+
     async def page(_request: Request) -> Response:
-        return Response(recorder.page(), headers={"content-type": CONTENT_TYPE})
+        page = await press.page(paths.METRICS, recorder.page_in_pieces)
+        return Response(page, headers={"content-type": CONTENT_TYPE})
 
     return Starlette(routes=[Route(paths.METRICS, page)])
 

@@ -72,6 +72,7 @@ def build_router(facts: Facts, keys: Keys) -> RouterSettings:
         stream_timeout_s=stream_timeout_s,
         hold_slot_for_stream=facts.get("--hold-slot-for-stream", bool),
         tries_per_step_max=facts.get("--max-tries-per-step", int),
+        suspect_after=facts.get("--suspect-after", int),
         capacity_waiters_max=facts.get("--queue-depth", int),
         request_body_bytes_max=facts.get("--max-request-bytes", int) or None,
         buffered_response_bytes_max=facts.get("--max-buffered-response", int),

@@ -124,6 +124,17 @@ ROUTER_REQUESTS: Final = (
         at_most=INT32_MAX,
     ),
     Option(
+        "--suspect-after",
+        "3",
+        Kind.INTEGER,
+        "Failures in a row, timeouts before the first byte included, after which an agent is suspect: others that can "
+        "take a request come first, and it is tried again by one request after 10s, then after pauses that double up "
+        "to 2m, until one succeeds; 0 turns this off.",
+        unit="failures",
+        at_least="0",
+        at_most=INT32_MAX,
+    ),
+    Option(
         "--queue-depth",
         "30",
         Kind.INTEGER,

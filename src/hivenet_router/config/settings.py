@@ -118,6 +118,7 @@ class RouterSettings:
     stream_timeout_s: float | None
     hold_slot_for_stream: bool
     tries_per_step_max: int
+    suspect_after: int
     capacity_waiters_max: int
     request_body_bytes_max: int | None
     buffered_response_bytes_max: int

@@ -44,7 +44,12 @@ class TimedOut:
     """The request's time ended while the agent was working on it. Only its stream is reset, never the link."""
 
 
-Failure = LinkDead | StaleStream | StreamBroken | Busy | TimedOut | BackendFailure
+@dataclass(frozen=True, slots=True)
+class TriedInVain:
+    """A suspect agent was tried, had sent nothing when its share of the request's time ended, and others are there."""
+
+
+Failure = LinkDead | StaleStream | StreamBroken | Busy | TimedOut | TriedInVain | BackendFailure
 """What can end an attempt; a `BackendFailure` is an answer other than 200."""
 
 
@@ -117,6 +122,8 @@ class Attempts:
                 return replace(said, busy=said.busy | {peer})._one_try_less()
             case TimedOut():
                 return GiveUp(_TIMED_OUT)
+            case TriedInVain():
+                return replace(self, last_error=_TIMED_OUT)._tried(peer)
             case _:
                 if not failure.retryable:
                     return GiveUp(failure.reason)
@@ -158,7 +165,7 @@ def mark_of(failure: Failure) -> Mark:
             return Mark.NONE
         case LinkDead():
             return Mark.CONNECTION
-        case StreamBroken() | TimedOut():
+        case StreamBroken() | TimedOut() | TriedInVain():
             return Mark.APPLICATION
         case _:
             return Mark.APPLICATION if failure.counts_against_agent else Mark.NONE

@@ -7,13 +7,16 @@ failures are the agent's is decided in `attempts.py`; writing the counts to disk
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from math import inf
 from typing import Final
 
 from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.srtt import RoundTrip, after_sample
+from hivenet_router.core.suspicion import Suspicion
 
 RECENT_FAILURE_S: Final = 10.0
-"""How long a failure puts an agent behind others of the same load. Source: decisions.md 2."""
+"""How long a failure puts an agent behind others: whatever the loads while it is its last word, and behind those of the
+same load after a success. Source: decisions.md 2 and 36."""
 
 
 class Mark(Enum):
@@ -59,6 +62,8 @@ class Outcomes:
         "output_tokens",
         "round_trip",
         "successes",
+        "suspicion",
+        "unanswered_max",
     )
 
     def __init__(self, history: History = _NO_HISTORY) -> None:
@@ -76,6 +81,10 @@ class Outcomes:
         self.consecutive_failures = 0
         self.lost_races = 0
         self.last_failure_at: Monotonic | None = None
+        self.suspicion: Suspicion | None = None
+        """What it stands under after too many failures in a row; None while it is no suspect."""
+        self.unanswered_max: float = inf
+        """How many more failures in a row make it a suspect; so many unanswered requests are enough while it fails."""
 
     @property
     def success_rate(self) -> float | None:
@@ -98,14 +107,25 @@ class Outcomes:
         """Count one good answer, whose headers took `sample_s` seconds."""
         self.successes += 1
         self.consecutive_failures = 0
+        self.suspicion, self.unanswered_max = None, inf
         self.input_tokens += input_tokens
         self.output_tokens += output_tokens
         self.round_trip = after_sample(self.round_trip, sample_s)
 
-    def failed(self, mark: Mark, *, sample_s: float = 0.0, now: Monotonic) -> None:
+    def try_began(self, *, now: Monotonic) -> None:
+        """A request was given to the agent."""
+        if self.suspicion is not None:
+            self.suspicion = self.suspicion.after_try_began(now=now)
+
+    def failed(
+        self, mark: Mark, *, sample_s: float = 0.0, now: Monotonic, suspect_after: int = 0, chance: float = 0.5
+    ) -> None:
         """Count one failed attempt; `sample_s` is 0 when no answer came.
 
-        Source: signals.md §3.1 (a failure without an answer is no sample), §3.2 (the streak).
+        After `suspect_after` failures in a row the agent is suspect (0: never), for a time that `chance` from [0, 1)
+        spreads.
+
+        Source: signals.md §3.1 (a failure without an answer is no sample), §3.2 (the streak); decisions.md 36.
         """
         if mark is Mark.NONE:
             return
@@ -113,8 +133,17 @@ class Outcomes:
         self.last_failure_at = now
         if mark is Mark.APPLICATION:
             self.consecutive_failures += 1
+            if suspect_after:
+                self._suspect(suspect_after, now, chance)
         if sample_s > 0:
             self.round_trip = after_sample(self.round_trip, sample_s)
+
+    def _suspect(self, suspect_after: int, now: Monotonic, chance: float) -> None:
+        self.unanswered_max = max(0, suspect_after - self.consecutive_failures)
+        if self.suspicion is not None:
+            self.suspicion = self.suspicion.after_failure(now=now, chance=chance)
+        elif self.unanswered_max == 0:
+            self.suspicion = Suspicion.beginning(now=now, chance=chance)
 
     def history(self) -> History:
         """The counts as they are to be kept on disk."""

@@ -6,7 +6,7 @@ say whether waiting helps and what the client is told. Invariant: an agent is ch
 Taking the slot, waiting and going on to the next step belong to the rooms.
 """
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
@@ -149,16 +149,29 @@ def choose(
 ) -> Agent | None:
     """The agent that this step tries first among a model's; None if none can take a request now.
 
+    A suspect whose pause is over comes before all others, one request at a time, while another agent could take the
+    request too.
+
     `busy_in_step` holds agents that turned this request away as full although we believed otherwise; they count as
     full, so that a request may wait for them.
 
-    Source: configuration.md §6.4; signals.md §4.
+    Source: configuration.md §6.4; signals.md §4; decisions.md 36.
     """
     if agents is None:
         return None
     out_of_step = failed_in_step | busy_in_step if busy_in_step else failed_in_step
-    usable = _usable(step, agents, capability, out_of_step)
-    return next(STRATEGIES[step.strategy](usable, now=now), None)
+    usable = _usable(step, agents.ranked(), capability, out_of_step)
+    first = next(STRATEGIES[step.strategy](usable, now=now), None)
+    if agents.suspects and first is not None and first.outcomes.suspicion is None:
+        due = (ranked for ranked in agents.ranked_suspects() if _is_due(ranked[2], now))
+        return next((agent for _, _, agent in _usable(step, due, capability, out_of_step)), first)
+    return first
+
+
+def _is_due(agent: Agent, now: Monotonic) -> bool:
+    """Whether a suspect may be tried. A request that waits for its first byte there is a try already."""
+    suspicion = agent.outcomes.suspicion
+    return suspicion is not None and suspicion.is_due(now=now) and agent.active_slots == 0
 
 
 def may_wait(
@@ -202,11 +215,11 @@ def evaluate(
 
 
 def _usable(
-    step: PolicyStep, agents: ModelPool, capability: Capability, out_of_step: Set[PeerId]
+    step: PolicyStep, with_free_slot: Iterable[RankedAgent], capability: Capability, out_of_step: Set[PeerId]
 ) -> Iterator[RankedAgent]:
-    """The agents that pass every test, in the order of their loads; those without a free slot are not in it anyway."""
+    """Those of these agents, which have a free slot, that pass every other test, in the order in which they come."""
     match, gates = step.match, step.gates
-    for ranked in agents.ranked():
+    for ranked in with_free_slot:
         agent = ranked[2]
         metadata = agent.metadata
         if (

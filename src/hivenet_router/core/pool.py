@@ -23,7 +23,18 @@ def _peer_of(agent: Agent) -> PeerId:
 class ModelPool:
     """The agents of one model. Changed by `Registry` only."""
 
-    __slots__ = ("_agents", "_by_rank", "_filed", "_routable", "freed", "model", "routable", "with_free_slot")
+    __slots__ = (
+        "_agents",
+        "_by_rank",
+        "_filed",
+        "_routable",
+        "_suspects",
+        "freed",
+        "model",
+        "routable",
+        "suspects",
+        "with_free_slot",
+    )
 
     def __init__(self, model: ModelName) -> None:
         self.model: Final = model
@@ -33,10 +44,13 @@ class ModelPool:
         self._by_rank: list[RankedAgent] = []
         self._filed: dict[PeerId, RankedAgent] = {}
         self._routable: set[PeerId] = set()
+        self._suspects: set[PeerId] = set()
         self.routable: Final[Set[PeerId]] = self._routable
         """The agents that may be routed to, full ones included; a live view."""
         self.with_free_slot: Final[Set[PeerId]] = self._filed.keys()
         """The agents that can take a request now; a live view."""
+        self.suspects: Final[Set[PeerId]] = self._suspects
+        """The agents that failed too often in a row; a live view."""
 
     def __len__(self) -> int:
         return len(self._agents)
@@ -49,6 +63,10 @@ class ModelPool:
         """The agents with a free slot and their ranks, least loaded first, then by peer ID."""
         return iter(self._by_rank)
 
+    def ranked_suspects(self) -> Iterator[RankedAgent]:
+        """Those of `ranked` that are suspect, by peer ID."""
+        return (self._filed[peer] for peer in sorted(self._suspects) if peer in self._filed)
+
     def capabilities(self) -> frozenset[str]:
         """What the model is served as, by any registered agent."""
         return frozenset(agent.metadata.capability for agent in self._agents)
@@ -56,13 +74,22 @@ class ModelPool:
     def add(self, agent: Agent) -> int:
         """Take in an agent of this model; its free slots come back."""
         insort(self._agents, agent, key=_peer_of)
+        self.judge(agent)
         return self.file(agent)
 
     def discard(self, agent: Agent) -> None:
         """Let an agent go that was taken in before."""
         del self._agents[bisect_left(self._agents, agent.peer, key=_peer_of)]
         self._routable.discard(agent.peer)
+        self._suspects.discard(agent.peer)
         self._unfile(agent)
+
+    def judge(self, agent: Agent) -> None:
+        """Note whether an agent is suspect, after any change to that."""
+        if agent.outcomes.suspicion is None:
+            self._suspects.discard(agent.peer)
+        else:
+            self._suspects.add(agent.peer)
 
     def file(self, agent: Agent) -> int:
         """Put an agent where its present state belongs, after any change to it; its free slots come back."""

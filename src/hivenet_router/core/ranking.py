@@ -1,8 +1,10 @@
 """Which of several usable agents comes first?
 
-The one with the smallest load for its capacity, then the smaller peer ID; among equal loads only, an agent that failed
-in the last ten seconds comes after the others, so that one which fails fast is not first for ever. Agents come in as
-the order of their loads and go out in the order to be tried. Which agents are usable at all is asked in `policy.py`.
+The one with the smallest load for its capacity, then the smaller peer ID. Three kinds come after others: among equal
+loads, an agent that failed in the last ten seconds; whatever the loads, one whose last word was a failure, in these ten
+seconds and while as many requests wait for its first byte as failures are left until it is suspect; behind all, the
+suspects. Agents come in as the order of their loads and go out in the order to be tried. Which agents are usable at
+all, and which suspect is due to be tried, is asked in `policy.py`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,22 +34,36 @@ def load_ratio(agent: Agent) -> float:
 def least_loaded(ranked: Iterable[RankedAgent], *, now: Monotonic) -> Iterator[Agent]:
     """The agents in the order to be tried. Lazy: the first costs little however many there are.
 
-    Source: signals.md §4; decisions.md 2.
+    Source: signals.md §4; decisions.md 2 and 36.
     """
     calm_since = now - RECENT_FAILURE_S
     ratio_of_run = -1.0
     failed_recently: list[Agent] = []
-    for ratio, _, agent in ranked:
+    failing: list[Agent] = []
+    suspects: list[tuple[float, Monotonic, PeerId, Agent]] = []
+    for ratio, peer, agent in ranked:
         if ratio != ratio_of_run:
             yield from failed_recently
             failed_recently.clear()
             ratio_of_run = ratio
-        failed_at = agent.outcomes.last_failure_at
-        if failed_at is not None and failed_at > calm_since:
+        outcomes = agent.outcomes
+        failed_at = outcomes.last_failure_at
+        if failed_at is None:
+            yield agent
+        elif outcomes.suspicion is not None:
+            # The longest without a failure first, so that one of them which has recovered is found.
+            suspects.append((ratio, failed_at, peer, agent))
+        elif outcomes.consecutive_failures and (
+            failed_at > calm_since or agent.active_slots >= outcomes.unanswered_max
+        ):
+            failing.append(agent)
+        elif failed_at > calm_since:
             failed_recently.append(agent)
         else:
             yield agent
     yield from failed_recently
+    yield from failing
+    yield from (agent for *_, agent in sorted(suspects))
 
 
 class Strategy(Protocol):

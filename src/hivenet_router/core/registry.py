@@ -190,6 +190,11 @@ class Registry:
             agent.streams_max = streams_max
             self._tell_if_freed(agent, free_before, self._file(agent))
 
+    def judged(self, agent: Agent) -> None:
+        """It has become suspect, or is no longer. One that was removed meanwhile is nobody's business any more."""
+        if self._agents.get(agent.peer) is agent:
+            self._pools[agent.model].judge(agent)
+
     # What happens to agents
 
     def link_up(self, peer: PeerId, connection: int = 0) -> None:

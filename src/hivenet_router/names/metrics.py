@@ -44,11 +44,18 @@ ROUTING_AGENT_HEALTHY: Final = Metric(
     REGISTRATION_LABELS,
     "1 while the agent's heartbeats arrive and report a healthy backend, else 0.",
 )
+ROUTING_AGENT_SUSPECT: Final = Metric(
+    "hivenet_routing_agent_suspect",
+    "gauge",
+    REGISTRATION_LABELS,
+    "1 while requests go to others first because the agent failed too often in a row (--suspect-after), else 0.",
+)
 ROUTING_AGENT_LAST_SEEN: Final = Metric(
     "hivenet_routing_agent_last_seen_timestamp",
     "gauge",
     REGISTRATION_LABELS,
-    "When the agent last registered or sent a good heartbeat, in milliseconds since 1970.",
+    "When the agent last registered or sent a heartbeat, one that reports a sick backend included, in milliseconds "
+    "since 1970.",
 )
 
 ROUTING_REQUESTS_ROUTED: Final = Metric(
@@ -212,6 +219,7 @@ METRICS_OVERFLOW: Final = Metric(
 METRICS: Final[tuple[Metric, ...]] = (
     ROUTING_AGENT_INFO,
     ROUTING_AGENT_HEALTHY,
+    ROUTING_AGENT_SUSPECT,
     ROUTING_AGENT_LAST_SEEN,
     ROUTING_REQUESTS_ROUTED,
     ROUTING_REQUESTS_FAILED,

@@ -50,7 +50,7 @@ class Recorder(Protocol):
         ...
 
     def agent_seen(self, agent: Agent, *, at: UnixTime) -> None:
-        """The agent registered or sent a good heartbeat."""
+        """The agent registered or sent a heartbeat, one that reports a sick backend included."""
         ...
 
     def attempt_answered(self, agent: Agent, tenant: str) -> None:

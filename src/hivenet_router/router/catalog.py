@@ -1,11 +1,14 @@
 """Which models can be had here, in the shape that OpenAI's and Anthropic's clients read?
 
-A pure view of the registry: sorted by ID, replicas of one model joined.
+A pure view of the registry: sorted by ID, replicas of one model joined. It is written in pieces, each of less than a
+millisecond's work, between which the registry may change: an entry is true of the moment it was written.
 Source: http-api.md §8, §15 item 26; field-cases.md O-14.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from typing import Final
 
 from hivenet_router.core.agent import Agent
 from hivenet_router.core.clock import Monotonic, UnixTime
@@ -14,29 +17,48 @@ from hivenet_router.core.registry import Registry
 
 Json = dict[str, object]
 OWNER = "hivenet"
+_WORK_OF_PIECE: Final = 300
+"""How many agents are read for a piece: some 0.3 ms of work."""
+_WORK_OF_MODEL: Final = 20
+"""What an entry takes besides its agents, in the same measure."""
 
 
-def model_list(registry: Registry, *, now: Monotonic, unix: UnixTime) -> Json:
-    """Every model of the registry."""
-    models = [_entry(model, registry.agents_of(model), now=now, unix=unix) for model in registry.models()]
-    return {
-        "object": "list",
-        "data": models,
-        "has_more": False,
-        "first_id": models[0]["id"] if models else None,
-        "last_id": models[-1]["id"] if models else None,
-    }
+def model_list(registry: Registry, *, now: Monotonic, unix: UnixTime) -> Iterator[bytes]:
+    """Every model of the registry, as JSON."""
+    piece, work = ['{"object":"list","data":['], 0
+    first: ModelName | None = None
+    last: ModelName | None = None
+    for model in registry.models():
+        agents = registry.agents_of(model)
+        # The last of them may have left since the first piece.
+        if not agents:
+            continue
+        piece.append(f"{',' if last is not None else ''}{_text(_entry(model, agents, now=now, unix=unix))}")
+        first, last = model if first is None else first, model
+        work += _WORK_OF_MODEL + len(agents)
+        if work >= _WORK_OF_PIECE:
+            yield "".join(piece).encode()
+            piece, work = [], 0
+    piece.append(f'],"has_more":false,"first_id":{_text(first)},"last_id":{_text(last)}}}')
+    yield "".join(piece).encode()
 
 
-def model_detail(registry: Registry, model: ModelName, *, now: Monotonic, unix: UnixTime) -> Json | None:
-    """One model with its agents; None when no agent is registered for it."""
+def model_detail(registry: Registry, model: ModelName, *, now: Monotonic, unix: UnixTime) -> Iterator[bytes]:
+    """One model with its agents, as JSON; nothing when no agent is registered for it."""
     agents = registry.agents_of(model)
     if not agents:
-        return None
-    entry = _entry(model, agents, now=now, unix=unix)
-    summary = _summary(agents)
-    summary["list"] = [_agent(agent, now=now, unix=unix) for agent in agents]
-    return {**entry, "agents": summary}
+        return
+    # The agents are the last member of the entry, and their list is the last of theirs.
+    head = _text(_entry(model, agents, now=now, unix=unix)).removesuffix("}}") + ',"list":['
+    for start in range(0, len(agents), _WORK_OF_PIECE // 4):
+        facts = (_text(_agent(agent, now=now, unix=unix)) for agent in agents[start : start + _WORK_OF_PIECE // 4])
+        yield (head + ",".join(facts)).encode()
+        head = ","
+    yield b"]}}"
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _entry(model: ModelName, agents: tuple[Agent, ...], *, now: Monotonic, unix: UnixTime) -> Json:

@@ -20,25 +20,34 @@ from hivenet_router.names.errors import ErrorCode
 from hivenet_router.names.paths import Dialect
 from hivenet_router.ports import Clock
 from hivenet_router.router.catalog import model_detail, model_list
+from hivenet_router.router.pages import Press
 from hivenet_router.router.refuse import envelope
 
 _NOT_FOUND: Final = 404
+_JSON: Final = "application/json"
 
 
 def control_app(registry: Registry, clock: Clock) -> Starlette:
     """The app behind `/health` and `/v1/models`."""
+    press = Press()
 
     async def health(_request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
     async def models(_request: Request) -> Response:
-        return JSONResponse(model_list(registry, now=clock.now(), unix=clock.unix()))
+        page = await press.page(paths.MODELS, lambda: model_list(registry, now=clock.now(), unix=clock.unix()))
+        return Response(page, media_type=_JSON)
 
     async def model(request: Request) -> Response:
-        found = model_detail(registry, _model_of(request), now=clock.now(), unix=clock.unix())
-        if found is None:
+        name = _model_of(request)
+        if not registry.agents_of(name):
             raise HTTPException(_NOT_FOUND)
-        return JSONResponse(found)
+        page = await press.page(
+            f"{paths.MODELS}/{name}", lambda: model_detail(registry, name, now=clock.now(), unix=clock.unix())
+        )
+        if not page:
+            raise HTTPException(_NOT_FOUND)
+        return Response(page, media_type=_JSON)
 
     return Starlette(
         routes=[

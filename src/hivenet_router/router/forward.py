@@ -8,9 +8,10 @@ Source: configuration.md §6.5; http-api.md §6, §15; decisions.md 2, 4, 11, 23
 from dataclasses import dataclass
 from typing import Final
 
-from hivenet_router.core.attempts import Busy, Failure, LinkDead, StreamBroken, TimedOut
+from hivenet_router.core.attempts import Busy, Failure, LinkDead, StreamBroken, TimedOut, TriedInVain
 from hivenet_router.core.backend_errors import BackendFailure, classify, retry_after_s
 from hivenet_router.core.refusals import reason
+from hivenet_router.core.suspicion import try_within_s
 from hivenet_router.core.values import value
 from hivenet_router.names import headers, paths
 from hivenet_router.names.errors import ErrorCode
@@ -18,7 +19,7 @@ from hivenet_router.names.paths import Dialect
 from hivenet_router.ports import AttemptFailed, ClientGone, Clock, Finished, ForwardPlan, Head, Recorder
 from hivenet_router.router.place import Placed
 from hivenet_router.router.refuse import break_events
-from hivenet_router.router.stages import Admitted
+from hivenet_router.router.stages import Admitted, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +97,12 @@ class ForwardRoom:
                 agent.peer,
                 request.target,
                 self._plans[request.path.dialect, agent.is_original],
-                within_s=max(0.0, request.deadline - self._clock.now()),
+                within_s=self._within_s(request, placed),
                 on_head=stream_begins,
                 on_reply=answer_is_here,
             )
         except AttemptFailed as failed:
-            return Failed(self._failure(failed), failed.head_s)
+            return Failed(self._failure(failed, placed), failed.head_s)
         finally:
             if is_running:
                 self._recorder.streams(request.model, -1)
@@ -111,14 +112,18 @@ class ForwardRoom:
             self._recorder.attempt_answered(agent, admitted.caller.tenant)
         return Served(finished, finished.head_s)
 
-    def _failure(self, failed: AttemptFailed) -> Failure:
+    def _within_s(self, request: Request, placed: Placed) -> float:
+        left_s = max(0.0, request.deadline - self._clock.now())
+        return try_within_s(left_s) if placed.is_trial else left_s
+
+    def _failure(self, failed: AttemptFailed, placed: Placed) -> Failure:
         match failed.kind:
             case "no_link":
                 return LinkDead()
             case "busy":
                 return Busy()
             case "timeout":
-                return TimedOut()
+                return TriedInVain() if placed.is_trial else TimedOut()
             case "status":
                 wait_s = retry_after_s(failed.field(headers.RETRY_AFTER), now=self._clock.unix())
                 content_type = failed.field(headers.CONTENT_TYPE)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final, Self
 
+from hivenet_router.core.agent import Agent
 from hivenet_router.core.attempts import Attempts
 from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.ids import ModelName
@@ -53,16 +54,26 @@ _FULL_FOR_S: Final = 1.0
 class Placed:
     """A request with a place: a slot on this agent and a permit to forward, both leases.
 
-    `attempts` is what is left to the request; after a wait, agents that were full may be asked again.
+    `attempts` is what is left to the request; after a wait, agents that were full may be asked again. `is_trial` says
+    that it tries a suspect while another agent could take it over.
     """
 
-    __slots__ = ("_give_back", "_permit", "agent", "attempts", "number", "slot")
+    __slots__ = ("_give_back", "_permit", "agent", "attempts", "is_trial", "number", "slot")
 
-    def __init__(self, slot: Slot, attempts: Attempts, permit: Permit, give_back: Callable[[Permit], None]) -> None:
+    def __init__(
+        self,
+        slot: Slot,
+        attempts: Attempts,
+        permit: Permit,
+        give_back: Callable[[Permit], None],
+        *,
+        is_trial: bool = False,
+    ) -> None:
         self.slot: Final = slot
         self.agent: Final = slot.agent
         self.attempts: Final = attempts
         self.number: Final = permit.number
+        self.is_trial: Final = is_trial
         self._permit: Final = permit
         self._give_back: Final = give_back
 
@@ -91,6 +102,7 @@ class _Asking:
         "attempts",
         "capability",
         "deadline",
+        "is_trial",
         "limit",
         "model",
         "slot",
@@ -109,6 +121,7 @@ class _Asking:
         self.attempts = attempts
         self.was_turned_away: Final = bool(attempts.busy)
         self.slot: Slot | None = None
+        self.is_trial = False
         self.was_parked = False
         self.ticket: Ticket[_Asking] | None = None
         self.woken: asyncio.Future[Outcome] | None = None
@@ -272,7 +285,8 @@ class PlacingRoom:
 
     def _placed(self, asking: _Asking, outcome: Outcome) -> Placed:
         if isinstance(outcome, Permit):
-            return Placed(self._slot_of(asking), asking.attempts, outcome, self._give_back)
+            slot, is_trial = self._slot_of(asking), asking.is_trial
+            return Placed(slot, asking.attempts, outcome, self._give_back, is_trial=is_trial)
         raise self._refusal(asking, outcome)
 
     def _refusal(self, asking: _Asking, outcome: Nowhere | Crowded | QueueFull | Closed) -> Refusal:
@@ -298,6 +312,8 @@ class PlacingRoom:
             while agent := choose(asking.step, pool, asking.capability, attempts.failed, attempts.busy, now=now):
                 asking.slot = self._registry.take_slot(agent)
                 if asking.slot is not None:
+                    if agent.outcomes.suspicion is not None:
+                        asking.is_trial = self._try_begins(asking, agent, now)
                     return Placing.PLACED
         if not may_wait(asking.step, pool, asking.capability, attempts.failed, attempts.busy):
             return Placing.NOWHERE
@@ -305,6 +321,14 @@ class PlacingRoom:
             asking.was_parked = True
             self._untold.add(asking.model)
         return Placing.FULL if pool is not None and pool.with_free_slot else Placing.NONE_LEFT
+
+    def _try_begins(self, asking: _Asking, suspect: Agent, now: Monotonic) -> bool:
+        """Book that a request goes to a suspect; whether another agent could take it over."""
+        suspect.outcomes.try_began(now=now)
+        attempts, pool = asking.attempts, self._registry.pool(asking.model)
+        without = attempts.failed | {suspect.peer}
+        other = choose(asking.step, pool, asking.capability, without, attempts.busy, now=now)
+        return other is not None and other.outcomes.suspicion is None and attempts.tries_used + 1 < attempts.tries_max
 
     def _is_offered(self, asking: _Asking) -> bool:
         return is_offered(self._registry.pool(asking.model), asking.capability)

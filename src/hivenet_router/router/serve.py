@@ -7,6 +7,7 @@ Source: configuration.md §9.1, §13 items 8 and 9; decisions.md 12, 33; wire.md
 
 import asyncio
 import contextlib
+import random
 import secrets
 import signal
 import socket
@@ -54,6 +55,7 @@ from hivenet_router.router.place import PlacingRoom
 from hivenet_router.router.refuse import STOPPING, call_off, edge_refusals
 from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.router.settle import SettlingRoom
+from hivenet_router.router.suspect import SuspectingRoom
 from hivenet_router.router.tasks import Tasks
 from hivenet_router.router.walk import House
 from hivenet_router.wire.agent_protocol import BODY_BYTES_MAX
@@ -129,7 +131,8 @@ class Router:
         self.attending: Final = AttendingRoom(
             self.registry, self.sessions, clock, recorder, self.rejections, close_peer=self.plane.close_peer
         )
-        self.settling: Final = SettlingRoom(clock, recorder, self.rejections)
+        suspecting = SuspectingRoom(self.registry, clock, suspect_after=settings.suspect_after, chance=random.random)
+        self.settling: Final = SettlingRoom(clock, recorder, self.rejections, suspecting)
         house = House(
             placing=self.placing,
             forwarding=ForwardRoom(clock, recorder, _forward_limits(settings)),

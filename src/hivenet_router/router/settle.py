@@ -22,6 +22,7 @@ from hivenet_router.router.forward import Failed, Served
 from hivenet_router.router.refuse import Refusal
 from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.router.stages import Request
+from hivenet_router.router.suspect import SuspectingRoom
 
 log = structlog.get_logger("policy")
 
@@ -83,16 +84,17 @@ def status_of(finished: Finished) -> int:
 class SettlingRoom:
     """Books the ends of requests and of failed attempts."""
 
-    def __init__(self, clock: Clock, recorder: Recorder, rejections: RejectionRoom) -> None:
+    def __init__(self, clock: Clock, recorder: Recorder, rejections: RejectionRoom, suspecting: SuspectingRoom) -> None:
         self._clock = clock
         self._recorder = recorder
         self._rejections = rejections
+        self._suspecting = suspecting
         self._link_resets: dict[PeerId, float] = {}
         self._lines: Final = Rations()
 
     def attempt_failed(self, agent: Agent, tenant: str, failed: Failed) -> None:
         """Book an attempt of which the client has seen nothing."""
-        agent.outcomes.failed(mark_of(failed.failure), sample_s=failed.head_s, now=self._clock.now())
+        self._suspecting.failed(agent, mark_of(failed.failure), sample_s=failed.head_s)
         self._recorder.attempt_failed(agent, tenant)
         if isinstance(failed.failure, LinkDead):
             self._count_link_reset(agent)
@@ -129,10 +131,12 @@ class SettlingRoom:
 
     def _settle_agent(self, agent: Agent, served: Served, outcome: str, input_tokens: int, output_tokens: int) -> None:
         if outcome == SERVED:
-            agent.outcomes.succeeded(sample_s=served.head_s, input_tokens=input_tokens, output_tokens=output_tokens)
+            self._suspecting.succeeded(
+                agent, sample_s=served.head_s, input_tokens=input_tokens, output_tokens=output_tokens
+            )
         elif served.finished.outcome in _CUT_BY_BACKEND:
             mark = Mark.APPLICATION if agent.linked else Mark.CONNECTION
-            agent.outcomes.failed(mark, sample_s=served.head_s, now=self._clock.now())
+            self._suspecting.failed(agent, mark, sample_s=served.head_s)
 
     def _settle_exhausted(self, visit: Visit, refusal: Refusal, exhausted_by: str) -> None:
         self._recorder.policy_exhausted(visit.model, visit.tenant)

@@ -54,7 +54,7 @@ soak: build ## load and failure test: SECONDS (60), CLIENTS (1000), CHAOS (kill;
 dist: need $(READY) ## a wheel and a source archive in dist/
 	$(BIN)/maturin build --release --sdist --out dist
 
-fuzz: ## fuzz guard, digest and meter for FUZZ_SECONDS each (needs a nightly toolchain and cargo-fuzz)
+fuzz: ## fuzz guard, digest, meter and connections for FUZZ_SECONDS each (needs a nightly toolchain and cargo-fuzz)
 	tools/fuzz.sh $(or $(FUZZ_SECONDS),60)
 
 clean: ## remove what was built

@@ -143,12 +143,16 @@ const OURS: [&str; 12] = [
 ///
 /// Source: Unicode CaseFolding.txt, status C and S: beside A to Z only U+017F and U+212A fold to ASCII.
 fn ours_but_for_case(name: &str) -> Option<&'static str> {
+    // Nearly every name: told by its length.
+    if name.is_ascii() {
+        let is_it = |ours: &&str| ours.eq_ignore_ascii_case(name);
+        return OURS.into_iter().find(is_it);
+    }
     let folded = |letter: char| match letter {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',
         other => other.to_ascii_lowercase(),
     };
-    // An exact one has been read before anybody asks here.
     let is_it = |ours: &&str| name.chars().map(folded).eq(ours.chars());
     OURS.into_iter().find(is_it)
 }

@@ -51,6 +51,19 @@ async def test_a_suspect_without_others_has_the_whole_time_of_a_request() -> Non
     assert await rooms.walk(rooms.chat()) == 200
 
 
+async def test_a_request_that_has_one_try_gives_a_suspect_its_whole_time() -> None:
+    """Nobody could take it over."""
+    rooms = Rooms(tries_per_step_max=1)
+    rooms.join(A, FAILS, FAILS, FAILS, Answers(), capacity=9)
+    rooms.join(B, capacity=9)
+    for _ in range(3):
+        assert await rooms.walk(rooms.chat()) == 502
+        await asyncio.sleep(10.0)
+    exchange = rooms.chat()
+    assert await rooms.walk(exchange) == 200
+    assert [(attempt.to, attempt.within_s) for attempt in exchange.forwards] == [(A, TIMEOUT_S)]
+
+
 async def test_of_forty_requests_one_tries_an_engine_that_fails_at_once() -> None:
     rooms = Rooms()
     rooms.join(A, *[FAILS] * 40, capacity=9)

@@ -56,6 +56,7 @@ class Request:
     digest: Digest | None = None
     digest_error: str | None = None
     aborts: int = 0
+    body_bytes: int = 2
 
     def body(self) -> bytes:
         return b"{}"

@@ -8,14 +8,14 @@ Source: configuration.md §6.5; http-api.md §6, §15; decisions.md 2, 4, 11, 23
 from dataclasses import dataclass
 from typing import Final
 
-from hivenet_router.core.attempts import Busy, Failure, LinkDead, StreamBroken, TimedOut
-from hivenet_router.core.backend_errors import BackendFailure, classify, retry_after_s
+from hivenet_router.core.attempts import Busy, Failure, LinkDead, StaleStream, StreamBroken, TimedOut
+from hivenet_router.core.backend_errors import BackendFailure, classify, retry_after_s, tells_of_death
 from hivenet_router.core.refusals import reason
 from hivenet_router.core.values import value
 from hivenet_router.names import headers, paths
 from hivenet_router.names.errors import ErrorCode
 from hivenet_router.names.paths import Dialect
-from hivenet_router.ports import AttemptFailed, ClientGone, Clock, Finished, ForwardPlan, Head, Recorder
+from hivenet_router.ports import AttemptFailed, ClientGone, Clock, Finished, ForwardPlan, Head, Recorder, Resend
 from hivenet_router.router.place import Placed
 from hivenet_router.router.refuse import break_events
 from hivenet_router.router.stages import Admitted
@@ -42,10 +42,19 @@ class Served:
 
 @value
 class Failed:
-    """Nothing reached the client; `head_s` is the time to the response head, 0 where none came."""
+    """Nothing reached the client; `head_s` is the time to the response head, 0 where none came.
+
+    `was_taken`: it went out whole, and whoever took it died without an answer, so it may have been carried out.
+    """
 
     failure: Failure
     head_s: float
+    was_taken: bool = False
+
+    @property
+    def engine_died(self) -> bool:
+        """Whether it was an engine that died: neither the link, nor a kept connection that may have been at its end."""
+        return self.was_taken and not isinstance(self.failure, LinkDead | StaleStream)
 
 
 # A stream without a limit on its silence is still given up some day, so that nothing is held for ever.
@@ -63,9 +72,10 @@ class ForwardRoom:
         self._recorder = recorder
         self._limits = limits
         self._plans = {
-            (dialect, is_original): _plan(limits, dialect, is_original=is_original)
+            (dialect, is_original, is_last): _plan(limits, dialect, is_original=is_original, is_last=is_last)
             for dialect in Dialect
             for is_original in (False, True)
+            for is_last in (False, True)
         }
 
     async def forward(self, admitted: Admitted, placed: Placed) -> Served | Failed:
@@ -95,13 +105,13 @@ class ForwardRoom:
             finished = await request.exchange.forward(
                 agent.peer,
                 request.target,
-                self._plans[request.path.dialect, agent.is_original],
+                self._plans[request.path.dialect, agent.is_original, placed.attempts.is_last_execution],
                 within_s=max(0.0, request.deadline - self._clock.now()),
                 on_head=stream_begins,
                 on_reply=answer_is_here,
             )
         except AttemptFailed as failed:
-            return Failed(self._failure(failed), failed.head_s)
+            return self._failed(failed, is_original=agent.is_original)
         finally:
             if is_running:
                 self._recorder.streams(request.model, -1)
@@ -110,6 +120,15 @@ class ForwardRoom:
         if not is_running:
             self._recorder.attempt_answered(agent, admitted.caller.tenant)
         return Served(finished, finished.head_s)
+
+    def _failed(self, failed: AttemptFailed, *, is_original: bool) -> Failed:
+        failure, was_taken = self._failure(failed), failed.is_taken
+        if isinstance(failure, BackendFailure) and failed.kind == "status":
+            taken = failed.field(headers.X_HIVENET_TAKEN)
+            was_taken = tells_of_death(failure) if is_original else bool(taken)
+            if taken == headers.TAKEN_KEPT and not is_original:
+                failure = StaleStream()
+        return Failed(failure, failed.head_s, was_taken)
 
     def _failure(self, failed: AttemptFailed) -> Failure:
         match failed.kind:
@@ -126,19 +145,23 @@ class ForwardRoom:
             case "malformed":
                 return BackendFailure(reason(ErrorCode.BACKEND_ERROR, "the agent's answer is not valid HTTP"))
             case "connect" | "reset" | "truncated":
-                return LinkDead() if failed.is_link_down else StreamBroken()
+                if failed.is_link_down:
+                    return LinkDead()
+                return StaleStream() if failed.is_stale else StreamBroken()
 
 
-def _plan(limits: ForwardLimits, dialect: Dialect, *, is_original: bool) -> ForwardPlan:
-    dropped = [headers.ACCEPT_ENCODING.encode()]
+def _plan(limits: ForwardLimits, dialect: Dialect, *, is_original: bool, is_last: bool) -> ForwardPlan:
+    dropped = [headers.ACCEPT_ENCODING.encode(), headers.X_HIVENET_RESEND.encode()]
+    # What may have been carried out is sent again by the walk alone, which counts.
+    resend: Resend = "never" if is_last else "unsent"
     if limits.strips_authorization:
         dropped += [headers.AUTHORIZATION.encode(), headers.X_API_KEY.encode()]
     return ForwardPlan(
         host=b"",
         path_prefix=paths.INFERENCE_MOUNT.encode(),
         drop_fields=tuple(dropped),
-        # The answer's usage is read on the way, so it must come as it is.
-        set_fields=((headers.ACCEPT_ENCODING.encode(), b"identity"),),
+        set_fields=_set_fields(resend, is_original=is_original),
+        resend=resend,
         drop_reply_fields=_OF_THE_SITE,
         stream_fields=_STREAM_FIELDS,
         request_id_name=headers.X_REQUEST_ID.encode(),
@@ -149,3 +172,10 @@ def _plan(limits: ForwardLimits, dialect: Dialect, *, is_original: bool) -> Forw
         needs_end_mark=is_original,
         break_events=break_events(dialect),
     )
+
+
+def _set_fields(resend: Resend, *, is_original: bool) -> tuple[tuple[bytes, bytes], ...]:
+    # The answer's usage is read on the way, so it must come as it is.
+    identity = (headers.ACCEPT_ENCODING.encode(), b"identity")
+    # An original agent would pass the word on to its engine.
+    return (identity,) if is_original else (identity, (headers.X_HIVENET_RESEND.encode(), resend.encode()))

@@ -122,7 +122,7 @@ async def test_an_error_with_the_headers_of_a_stream_counts_as_no_answer() -> No
         ("no_link", True, LinkDead()),
         ("busy", False, Busy()),
         ("timeout", False, TimedOut()),
-        ("timeout", True, TimedOut()),
+        ("timeout", True, LinkDead()),
         ("connect", True, LinkDead()),
         ("connect", False, StreamBroken()),
         ("reset", True, LinkDead()),

@@ -137,7 +137,8 @@ class ForwardRoom:
             case "busy":
                 return Busy()
             case "timeout":
-                return TimedOut()
+                # Nothing is left to try; but with its link gone, the agent is not who took too long.
+                return LinkDead() if failed.is_link_down else TimedOut()
             case "status":
                 wait_s = retry_after_s(failed.field(headers.RETRY_AFTER), now=self._clock.unix())
                 content_type = failed.field(headers.CONTENT_TYPE)

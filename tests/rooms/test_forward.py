@@ -222,7 +222,8 @@ async def test_an_original_agent_is_not_sent_what_it_would_pass_on_to_its_engine
     ("script", "expected"),
     [
         (Fails("reset", is_taken=True, is_stale=True), Failed(StaleStream(), 0.0, was_taken=True)),
-        (Fails("reset", is_taken=True), Failed(StreamBroken(), 0.0, was_taken=True)),
+        (Fails("reset", is_taken=True), Failed(StreamBroken(), 0.0, was_taken=True, engine_died=True)),
+        (Fails("truncated", is_taken=True), Failed(StreamBroken(), 0.0, was_taken=True)),
         (Fails("reset", is_taken=True, is_stale=True, is_link_down=True), Failed(LinkDead(), 0.0, was_taken=True)),
         (Fails("reset"), Failed(StreamBroken(), 0.0)),
         (
@@ -236,6 +237,8 @@ async def test_what_may_have_been_carried_out_is_told(script: Fails, expected: F
 
 
 async def test_our_agents_tell_by_a_field_that_the_engine_died_and_original_ones_by_their_words() -> None:
+    begun = await failed(Fails("status", status=503, fields=[(b"x-hivenet-taken", b"part")]))
+    assert (begun.was_taken, begun.engine_died) == (True, False)
     told = Fails("status", status=503, fields=[(b"x-hivenet-taken", b"fresh")])
     assert (await failed(told)).engine_died
     assert not (await failed(told, is_original=True)).engine_died

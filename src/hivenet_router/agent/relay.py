@@ -187,9 +187,11 @@ class Relay:
 
 
 def _taken(failed: AttemptFailed) -> str:
-    """Whether the engine took the request whole and died of it, for a router that counts how often it is tried."""
+    """How the engine ended that took the request whole, for a router that counts; empty where none did or it answered."""
     if failed.kind == "status" or not failed.is_taken:
         return ""
+    if failed.kind == "truncated":
+        return headers.TAKEN_PART
     return headers.TAKEN_KEPT if failed.is_stale else headers.TAKEN_FRESH
 
 

@@ -44,17 +44,14 @@ class Served:
 class Failed:
     """Nothing reached the client; `head_s` is the time to the response head, 0 where none came.
 
-    `was_taken`: it went out whole, and whoever took it died without an answer, so it may have been carried out.
+    `was_taken`: it went out whole, and whoever took it gave no whole answer, so it may have been carried out.
+    `engine_died`: not a byte of an answer came, and it was neither the link's end nor that of a kept connection.
     """
 
     failure: Failure
     head_s: float
     was_taken: bool = False
-
-    @property
-    def engine_died(self) -> bool:
-        """Whether it was an engine that died: neither the link, nor a kept connection that may have been at its end."""
-        return self.was_taken and not isinstance(self.failure, LinkDead | StaleStream)
+    engine_died: bool = False
 
 
 # A stream without a limit on its silence is still given up some day, so that nothing is held for ever.
@@ -122,13 +119,17 @@ class ForwardRoom:
         return Served(finished, finished.head_s)
 
     def _failed(self, failed: AttemptFailed, *, is_original: bool) -> Failed:
-        failure, was_taken = self._failure(failed), failed.is_taken
-        if isinstance(failure, BackendFailure) and failed.kind == "status":
-            taken = failed.field(headers.X_HIVENET_TAKEN)
-            was_taken = tells_of_death(failure) if is_original else bool(taken)
-            if taken == headers.TAKEN_KEPT and not is_original:
-                failure = StaleStream()
-        return Failed(failure, failed.head_s, was_taken)
+        failure = self._failure(failed)
+        if not isinstance(failure, BackendFailure) or failed.kind != "status":
+            has_died = failed.is_taken and failed.kind == "reset" and isinstance(failure, StreamBroken)
+            return Failed(failure, failed.head_s, failed.is_taken, has_died)
+        if is_original:
+            has_died = tells_of_death(failure)
+            return Failed(failure, failed.head_s, has_died, has_died)
+        taken = failed.field(headers.X_HIVENET_TAKEN)
+        if taken == headers.TAKEN_KEPT:
+            return Failed(StaleStream(), failed.head_s, was_taken=True)
+        return Failed(failure, failed.head_s, bool(taken), taken == headers.TAKEN_FRESH)
 
     def _failure(self, failed: AttemptFailed) -> Failure:
         match failed.kind:

@@ -187,7 +187,7 @@ class Relay:
 
 
 def _taken(failed: AttemptFailed) -> str:
-    """How the engine ended that took the request whole, for a router that counts; empty where none did or it answered."""
+    """How the engine ended that took the request whole, for a router that counts; empty where none did, or it spoke."""
     if failed.kind == "status" or not failed.is_taken:
         return ""
     if failed.kind == "truncated":

@@ -97,7 +97,7 @@ class ForwardSpec:
         in all other lists, fields that frame a body or name the hop (`Content-Length`, `Connection`, ...) are ignored.
         `resend`: what goes out once more, on a fresh connection, when a kept one breaks under it before a byte came:
         also what had gone out whole, only what had not, or nothing (then no kept one is used). A field of the request
-        named `resend_name` overrules it and ends here.
+        named `resend_name` overrules it and ends here; where a peer of our own kind sends none, it is `unsent`.
 
         Raises: ValueError for a header field, host or path prefix that would break the head.
         """

@@ -256,7 +256,7 @@ async def test_our_agents_tell_by_a_field_that_the_engine_died_and_original_ones
 async def test_the_plan_asks_for_an_answer_that_can_be_read_and_passes_it_on_as_it_is() -> None:
     plan = await plan_for(CHAT_COMPLETIONS)
     assert plan.path_prefix == b"/hivenet_router/inference/1.0.0"
-    assert plan.set_fields == ((b"accept-encoding", b"identity"), (b"x-hivenet-resend", b"unsent"))
+    assert plan.set_fields == ((b"accept-encoding", b"identity"),)
     assert plan.request_id_name == b"x-request-id"
     assert {b"set-cookie", b"strict-transport-security", b"refresh"} <= set(plan.drop_reply_fields)
     assert plan.stream_fields == ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))

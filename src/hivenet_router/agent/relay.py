@@ -206,7 +206,7 @@ def _plan(settings: AgentSettings, *, relay_any_status: bool) -> ForwardPlan:
         path_prefix=settings.backend_url.path_prefix.encode(),
         set_fields=((headers.ACCEPT_ENCODING.encode(), b"identity"),),
         drop_reply_fields=(headers.X_HIVENET_TAKEN.encode(),),
-        # A router of ours asks to be told instead, so that it can count; an original does not know of it.
+        # A router of ours is told instead, so that it can count; an original does not know of it.
         resend_name=headers.X_HIVENET_RESEND.encode(),
         idle_s=settings.stream_idle_timeout_s or NEVER_S,
         total_s=None,

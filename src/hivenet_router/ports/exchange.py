@@ -259,7 +259,8 @@ class ForwardPlan:
     `idle_s` bounds the silence inside a stream, `total_s` a whole stream. `needs_end_mark`: an event stream without its
     dialect's end mark counts as broken off. `break_events` end a stream that the backend lost, that was silent or
     running for too long, that the router ends, or that the agent's link took with it.
-    A field of the request that is named `resend_name` and holds one of the words overrules `resend`; it ends here.
+    A field of the request that is named `resend_name` and holds one of the words overrules `resend`; it ends here. A
+    peer of our own kind knows that name, so for one that says nothing it is `unsent`.
     """
 
     host: bytes

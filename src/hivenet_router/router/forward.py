@@ -162,7 +162,7 @@ def _plan(limits: ForwardLimits, dialect: Dialect, *, is_original: bool, is_last
         host=b"",
         path_prefix=paths.INFERENCE_MOUNT.encode(),
         drop_fields=tuple(dropped),
-        set_fields=_set_fields(resend, is_original=is_original),
+        set_fields=_set_fields(says_never=is_last and not is_original),
         resend=resend,
         drop_reply_fields=_OF_THE_SITE,
         stream_fields=_STREAM_FIELDS,
@@ -176,8 +176,8 @@ def _plan(limits: ForwardLimits, dialect: Dialect, *, is_original: bool, is_last
     )
 
 
-def _set_fields(resend: Resend, *, is_original: bool) -> tuple[tuple[bytes, bytes], ...]:
+def _set_fields(*, says_never: bool) -> tuple[tuple[bytes, bytes], ...]:
     # The answer's usage is read on the way, so it must come as it is.
     identity = (headers.ACCEPT_ENCODING.encode(), b"identity")
-    # An original agent would pass the word on to its engine.
-    return (identity,) if is_original else (identity, (headers.X_HIVENET_RESEND.encode(), resend.encode()))
+    # An original agent would pass the word on to its engine; ours resends what went out whole for no router of ours.
+    return (identity, (headers.X_HIVENET_RESEND.encode(), b"never")) if says_never else (identity,)

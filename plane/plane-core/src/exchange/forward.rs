@@ -79,7 +79,8 @@ pub struct ForwardSpec {
     pub request_id_name: Bytes,
     /// What may be sent a second time without asking.
     pub resend: Resend,
-    /// A field of the request that says otherwise, with one of the same words; it ends here. Empty: none.
+    /// A field of the request that says otherwise, with one of the same words; it ends here. A peer of
+    /// our own kind knows it and counts, so for one that says nothing it is `Unsent`. Empty: none.
     pub resend_name: Bytes,
     /// Longest silence between two pieces of a streamed answer.
     pub idle: Duration,
@@ -186,7 +187,10 @@ impl Forward {
         fields
             .find(|(other, _)| other.eq_ignore_ascii_case(name))
             .and_then(|(_, word)| Resend::named(word))
-            .unwrap_or(self.spec.resend)
+            .unwrap_or(match arrival.is_from_own_kind {
+                true => Resend::Unsent,
+                false => self.spec.resend,
+            })
     }
 
     /// Whether the client's field of that name does not go on, besides those of its own hop.

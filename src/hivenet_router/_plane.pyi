@@ -78,6 +78,8 @@ class ForwardSpec:
         drop_reply_fields: list[bytes] = ...,
         stream_fields: _Fields = ...,
         request_id_name: bytes = ...,
+        resend: Literal["whole", "unsent", "never"] = "whole",
+        resend_name: bytes = ...,
         idle_s: float,
         total_s: float | None = None,
         buffered_bytes_max: int,
@@ -93,6 +95,9 @@ class ForwardSpec:
         `drop_fields` of the request and `drop_reply_fields` of the answer stay here; both are in lower case.
         `set_fields` replace the client's, `default_fields` stand in where the client's are absent or dropped. Here and
         in all other lists, fields that frame a body or name the hop (`Content-Length`, `Connection`, ...) are ignored.
+        `resend`: what goes out once more, on a fresh connection, when a kept one breaks under it before a byte came:
+        also what had gone out whole, only what had not, or nothing (then no kept one is used). A field of the request
+        named `resend_name` overrules it and ends here; where a peer of our own kind sends none, it is `unsent`.
 
         Raises: ValueError for a header field, host or path prefix that would break the head.
         """
@@ -290,7 +295,17 @@ class Failed:
     @property
     def head_s(self) -> float: ...
     @property
-    def is_link_down(self) -> bool: ...
+    def is_link_down(self) -> bool:
+        """The very link that the request went out on has ended, or there was none."""
+    @property
+    def unlinked(self) -> str | None:
+        """The agent, where it has no live link at all; its `PeerDown` may still be on its way."""
+    @property
+    def is_taken(self) -> bool:
+        """It went out whole and the other side died before its answer was whole: it may have been carried out."""
+    @property
+    def is_stale(self) -> bool:
+        """That was on a kept connection, and not a byte of an answer came."""
     def field(self, name: str) -> bytes | None: ...
     def fields(self) -> _Fields: ...
     def body(self) -> bytes:

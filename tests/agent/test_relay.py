@@ -56,6 +56,7 @@ class Request:
     digest: Digest | None = None
     digest_error: str | None = None
     aborts: int = 0
+    body_bytes: int = 2
 
     def body(self) -> bytes:
         return b"{}"
@@ -240,6 +241,25 @@ async def test_a_backend_that_fails_is_blamed_in_an_error_body(
     assert (exchange.error["code"], exchange.error["source"]) == (code, "backend")
     # A client may read this; where the backend lives is not its business.
     assert "10.0.0.5" not in exchange.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("failed", "word"),
+    [
+        (AttemptFailed("reset", is_taken=True, is_stale=True), b"kept"),
+        (AttemptFailed("reset", is_taken=True), b"fresh"),
+        (AttemptFailed("truncated", is_taken=True), b"part"),
+        (AttemptFailed("reset"), None),
+        (AttemptFailed("connect"), None),
+        (AttemptFailed("status", status=500), None),
+    ],
+)
+async def test_a_router_is_told_whether_the_engine_may_have_carried_the_request_out(
+    failed: AttemptFailed, word: bytes | None
+) -> None:
+    exchange = await led(relay_of(StandingRules()), ScriptedExchange(Request(CHAT, is_standing=True), failed))
+    assert exchange.answer is not None
+    assert exchange.answer[1].get(b"x-hivenet-taken") == word
 
 
 class MuteExchange(ScriptedExchange):

@@ -278,7 +278,7 @@ def test_a_model_nobody_vouches_for_is_counted_as_other() -> None:
 def test_a_configured_model_and_one_whose_agents_left_keep_their_names() -> None:
     scene = Scene(is_configured=lambda model: model == OTHER_MODEL)
     scene.join(A)
-    scene.registry.remove(A)
+    scene.registry.remove(A, now=scene.clock.now())
     for model in (MODEL, OTHER_MODEL):
         scene.recorder.policy_exhausted(model, "acme")
     shown = scene.shown()

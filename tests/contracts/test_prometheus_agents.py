@@ -3,11 +3,12 @@
 from tests.contracts.metrics_scene import Scene, ended
 from tests.core.making import OTHER_MODEL, START, A, described
 
-from hivenet_router.adapters.prometheus_agents import COUNTS_KEPT_S, DEPARTED_MAX, READ_FROM_REGISTRY
+from hivenet_router.adapters.prometheus_agents import READ_FROM_REGISTRY
 from hivenet_router.core.clock import UnixTime
 from hivenet_router.core.health import SilenceLimits, monitor_pass, remove_if_gone
 from hivenet_router.core.ids import PeerId
 from hivenet_router.core.outcomes import History
+from hivenet_router.core.registry import COUNTS_KEPT_S, DEPARTED_MAX
 from hivenet_router.core.srtt import RoundTrip
 
 R_OF_A = (
@@ -108,7 +109,7 @@ def test_the_last_sign_of_life_is_in_milliseconds() -> None:
 def test_a_late_sign_of_life_does_not_bring_a_removed_agent_back() -> None:
     scene = Scene()
     agent = scene.join(A)
-    scene.registry.remove(A)
+    scene.registry.remove(A, now=scene.clock.now())
     scene.recorder.agent_seen(agent, at=scene.clock.unix())
     assert not scene.shown_of("last_seen")
 
@@ -149,7 +150,7 @@ def test_a_removed_agents_gauges_vanish_at_once_and_its_counts_after_ten_minutes
 def test_a_request_that_ends_on_a_removed_agent_is_still_counted_and_later_not_shown() -> None:
     scene = Scene()
     agent = scene.join(A)
-    scene.registry.remove(A)
+    scene.registry.remove(A, now=scene.clock.now())
     agent.outcomes.succeeded(sample_s=0.5)
     assert scene.shown()["hivenet_agent_requests_success_total" + A_OF_A] == 1
     scene.clock.seconds = COUNTS_KEPT_S
@@ -161,11 +162,31 @@ def test_a_request_that_ends_on_a_removed_agent_is_still_counted_and_later_not_s
 def test_an_agent_that_returns_in_time_has_one_set_of_series() -> None:
     scene = Scene()
     scene.join(A)
-    scene.registry.remove(A)
+    scene.registry.remove(A, now=scene.clock.now())
     scene.join(A, described(region="EU-Spain"))
     assert len(scene.shown_of("agent_disconnections_total")) == 1
     scene.clock.seconds = COUNTS_KEPT_S
     assert len(scene.shown_of("agent_disconnections_total")) == 1
+
+
+def test_an_agent_that_returns_in_time_goes_on_counting() -> None:
+    scene = Scene()
+    old = scene.join(A)
+    old.outcomes.succeeded(sample_s=0.5, output_tokens=7)
+    scene.registry.remove(A, now=scene.clock.now())
+    scene.clock.seconds += COUNTS_KEPT_S - 1
+    new = scene.join(A)
+    # A stream that ends late on what it was.
+    old.outcomes.succeeded(sample_s=0.5)
+    new.outcomes.succeeded(sample_s=0.5)
+    shown = scene.shown()
+    assert shown["hivenet_agent_disconnections_total" + A_OF_A] == 1
+    assert shown["hivenet_agent_requests_success_total" + A_OF_A] == 3
+    assert shown["hivenet_agent_output_tokens_total" + A_OF_A] == 7
+    scene.registry.remove(A, now=scene.clock.now())
+    scene.clock.seconds += COUNTS_KEPT_S
+    scene.join(A)
+    assert scene.shown()["hivenet_agent_disconnections_total" + A_OF_A] == 0
 
 
 def test_other_metadata_leave_no_trace_of_the_old_labels() -> None:
@@ -182,7 +203,7 @@ def test_only_so_many_removed_agents_are_remembered() -> None:
     for number in range(DEPARTED_MAX + 1):
         peer = PeerId(f"12D3KooW{number:04}")
         scene.recorder.request_ended(ended(scene.join(peer)))
-        scene.registry.remove(peer)
+        scene.registry.remove(peer, now=scene.clock.now())
     assert not scene.shown_of("12D3KooW0000")
     assert len(scene.shown_of("agent_disconnections_total")) == DEPARTED_MAX
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from tests.core.making import A, B, C
 
 from hivenet_router.core.attempts import (
+    EXECUTIONS_MAX,
     Attempts,
     Busy,
     Failure,
@@ -119,6 +120,33 @@ def test_the_end_of_time_ends_the_request() -> None:
     assert (verdict.error.code, verdict.error.status) == (ErrorCode.REQUEST_TIMEOUT, 504)
 
 
+# What may have been carried out
+
+
+def test_what_engines_die_of_goes_to_one_other_agent_and_no_further() -> None:
+    once = Attempts(tries_max=5).after(StreamBroken(), A, was_taken=True)
+    assert isinstance(once, TryAnother)
+    assert (once.attempts.is_last_execution, Attempts().is_last_execution) == (True, False)
+    twice = once.attempts.after(OVERLOADED, B, was_taken=True)
+    assert twice == GiveUp(OVERLOADED.reason)
+
+
+def test_what_an_engine_died_of_lately_is_tried_once() -> None:
+    attempts = Attempts().once_only()
+    assert attempts.is_last_execution
+    assert isinstance(attempts.after(StreamBroken(), A, was_taken=True), GiveUp)
+    assert isinstance(attempts.after(StaleStream(), A, was_taken=True), GiveUp)
+    assert isinstance(attempts.after(BROKEN, A), TryAnother)
+
+
+def test_after_a_kept_connection_that_died_under_a_request_another_agent_is_preferred() -> None:
+    """field-cases.md O-09."""
+    again = Attempts().after(StaleStream(), A, was_taken=True)
+    assert isinstance(again, RetrySameFree)
+    assert (again.attempts.avoided, again.attempts.failed, again.attempts.tries_used) == (A, frozenset(), 0)
+    assert again.attempts.next_step(3).avoided is None
+
+
 # The final answer
 
 
@@ -187,3 +215,22 @@ def test_a_step_ends_after_its_tries_and_one_favour_for_each_agent(
     assert forwards == attempts.tries_used + len(attempts.forgiven)
     assert attempts.tries_used <= tries_max
     assert spent == (attempts.tries_used == tries_max)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(FAILURES), st.sampled_from([A, B, C]), st.booleans()), min_size=12),
+    st.integers(1, 5),
+)
+def test_no_request_may_be_carried_out_more_than_twice(
+    script: list[tuple[Failure, PeerId, bool]], tries_max: int
+) -> None:
+    attempts, executions = Attempts(tries_max=tries_max), 0
+    for failure, peer, was_taken in script:
+        verdict = attempts.after(failure, peer, was_taken=was_taken)
+        executions += was_taken
+        if isinstance(verdict, GiveUp):
+            break
+        attempts = verdict.attempts
+        assert attempts.is_last_execution == (executions == 1)
+        attempts = attempts.next_step(tries_max) if isinstance(verdict, StepSpent) else attempts
+    assert executions <= EXECUTIONS_MAX

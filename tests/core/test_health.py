@@ -81,7 +81,7 @@ def test_a_removal_concerns_the_very_agent_that_was_found_gone() -> None:
     book = Book()
     gone = book.join(A)
     monitor_pass(book.registry, LIMITS, now=at(31))
-    book.registry.remove(A)
+    book.registry.remove(A, now=at(31))
     new = book.join(A)
     book.news()
     assert not remove_if_gone(book.registry, gone, LIMITS, now=at(40))

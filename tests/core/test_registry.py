@@ -17,7 +17,7 @@ from hivenet_router.core.changes import (
 )
 from hivenet_router.core.ids import DeploymentId, PeerId, ReplicaId
 from hivenet_router.core.outcomes import History, Mark
-from hivenet_router.core.registry import Registry
+from hivenet_router.core.registry import COUNTS_KEPT_S, DEPARTED_MAX, Registry
 from hivenet_router.wire.agent_protocol import EngineSnapshot, HardwareSnapshot
 
 if TYPE_CHECKING:
@@ -294,19 +294,42 @@ def test_a_removed_agent_is_gone_from_every_answer() -> None:
     book = Book()
     agent = book.join(A)
     book.news()
-    assert book.registry.remove(A) is agent
+    assert book.registry.remove(A, now=START) is agent
     assert book.news() == [Removed(agent)]
     assert (len(book.registry), book.registry.models(), agent.outcomes.disconnections) == (0, (), 1)
-    assert book.registry.remove(A) is None
+    assert book.registry.remove(A, now=START) is None
 
 
 def test_a_peer_that_was_removed_starts_anew() -> None:
     book = Book()
     old = book.join(A, described(1), active=1)
-    book.registry.remove(A)
+    book.registry.remove(A, now=START)
     new = book.join(A, described(1))
     assert new is not old
     assert new.free_slots == 1
+
+
+def test_a_removed_peer_that_is_back_in_time_keeps_its_counts_and_its_streak() -> None:
+    """decisions.md 27 and 29."""
+    book = Book()
+    old = book.join(A)
+    old.outcomes.failed(Mark.APPLICATION, now=START)
+    book.registry.remove(A, now=START)
+    back = book.registry.register(A, described(1), now=at(COUNTS_KEPT_S - 0.1)).agent
+    counts = (back.outcomes.failures, back.outcomes.consecutive_failures, back.outcomes.disconnections)
+    assert counts == (1, 1, 1)
+    book.registry.remove(A, now=START)
+    late = book.registry.register(A, described(1), history=History(successes=5), now=at(COUNTS_KEPT_S)).agent
+    assert (late.outcomes.successes, late.outcomes.failures, late.outcomes.disconnections) == (5, 0, 0)
+
+
+def test_the_counts_of_so_many_removed_peers_only_are_kept() -> None:
+    book = Book()
+    for number in range(DEPARTED_MAX + 1):
+        book.join(PeerId(f"12D3KooW{number:04}"))
+        book.registry.remove(PeerId(f"12D3KooW{number:04}"), now=START)
+    returned = [book.join(PeerId(f"12D3KooW{number:04}")).outcomes.disconnections for number in (0, 1, DEPARTED_MAX)]
+    assert returned == [0, 1, 1]
 
 
 @pytest.mark.parametrize("leaving", [A, B, C])
@@ -314,7 +337,7 @@ def test_whoever_leaves_the_others_keep_their_order(leaving: PeerId) -> None:
     book = Book()
     for peer in (C, A, B):
         book.join(peer)
-    book.registry.remove(leaving)
+    book.registry.remove(leaving, now=START)
     assert [agent.peer for agent in book.registry.agents_of(MODEL)] == sorted({A, B, C} - {leaving})
 
 

@@ -112,7 +112,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
     @rule(peer=peers)
     def remove(self, peer: PeerId) -> None:
-        self.registry.remove(peer)
+        self.registry.remove(peer, now=START)
         self.plain.pop(peer, None)
 
     @rule(target=slots, model=models)

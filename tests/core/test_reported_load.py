@@ -132,7 +132,7 @@ def test_whoever_is_told_of_room_may_remove_the_others() -> None:
 
     def on_change(change: Change) -> None:
         if isinstance(change, CapacityFreed) and change.model == MODEL:
-            removed.append(registry.remove(B))
+            removed.append(registry.remove(B, now=at(0)))
 
     registry = Registry(on_change)
     for peer, model in ((A, MODEL), (B, OTHER_MODEL)):

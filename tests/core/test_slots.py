@@ -87,7 +87,7 @@ def test_streams_that_gave_their_slot_back_fill_an_agent_to_its_transports_bound
 def test_a_slot_of_a_removed_agent_ends_without_effect() -> None:
     book = Book()
     slot = taken(book)
-    book.registry.remove(A)
+    book.registry.remove(A, now=START)
     book.news()
     assert book.registry.take_slot(slot.agent) is None
     slot.release()

@@ -97,6 +97,8 @@ class Fails:
     fields: Fields = field(default_factory=list)
     body: bytes = b""
     is_link_down: bool = False
+    is_taken: bool = False
+    is_stale: bool = False
 
 
 Script = Answers | Fails
@@ -157,6 +159,11 @@ class FakeArrived(Arrived):
     def age_s(self) -> float:
         """Seconds of virtual time since it was made."""
         return asyncio.get_running_loop().time() - self._arrived_at
+
+    @property
+    def body_bytes(self) -> int:
+        """Size of the content."""
+        return len(self.content)
 
     def body(self) -> bytes:
         """The content."""
@@ -287,6 +294,8 @@ class FakeExchange(Exchange):
             body=script.body,
             head_s=script.head_after_s or 0.0,
             is_link_down=script.is_link_down,
+            is_taken=script.is_taken,
+            is_stale=script.is_stale,
         )
 
     async def _answer(

@@ -1,7 +1,8 @@
 """A cable between two programs that a test can pull out and put back in.
 
 Forwards bytes between a port of its own and another one. Invariant: `cut` ends what runs over it at once and with RST,
-as a dead host's kernel or a firewall would, and nothing passes until `mend`.
+as a dead host's kernel or a firewall would, and nothing passes until `mend`. `freeze` leaves what runs over it open,
+and takes its bytes without passing them on.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ class Cable:
         self._target = target
         self._is_whole = True
         self._writers: set[asyncio.StreamWriter] = set()
+        self._frozen: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def cut(self) -> None:
@@ -35,6 +37,10 @@ class Cable:
                 endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
         self._writers.clear()
+
+    def freeze(self) -> None:
+        """From here on, swallow what is sent over the connections of this moment; new ones work."""
+        self._frozen |= self._writers
 
     def mend(self) -> None:
         """Put it back in."""
@@ -51,7 +57,7 @@ class Cable:
             self.taken += 1
             there_reader, there_writer = await asyncio.open_connection(*self._target)
             self._writers |= {writer, there_writer}
-            await asyncio.gather(_pump(reader, there_writer), _pump(there_reader, writer))
+            await asyncio.gather(self._pump(reader, there_writer), self._pump(there_reader, writer))
         except (OSError, asyncio.CancelledError):
             pass
         finally:
@@ -66,13 +72,14 @@ class Cable:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    writer.transport.abort()
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                if writer not in self._frozen:
+                    writer.write(data)
+                    await writer.drain()
+        if writer not in self._frozen:
+            writer.transport.abort()
 
 
 @asynccontextmanager

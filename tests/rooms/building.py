@@ -13,7 +13,7 @@ from tests.fakes.recorder import RecordingRecorder
 
 from hivenet_router.core.agent import Agent
 from hivenet_router.core.attempts import Attempts
-from hivenet_router.core.changes import CapacityFreed, Change
+from hivenet_router.core.changes import CapacityFreed, Change, LinkLost
 from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.ids import ModelName, PeerId
 from hivenet_router.core.refusals import RefusalReason
@@ -23,6 +23,7 @@ from hivenet_router.router.forward import ForwardLimits, ForwardRoom
 from hivenet_router.router.place import Placed, PlacingRoom
 from hivenet_router.router.refuse import Refusal
 from hivenet_router.router.rejections import RejectionRoom
+from hivenet_router.router.remember import RememberingRoom
 from hivenet_router.router.settle import SettlingRoom
 from hivenet_router.router.stages import NOBODY_IN_PARTICULAR, Admitted, Request
 from hivenet_router.router.suspect import SuspectingRoom
@@ -81,6 +82,7 @@ class Rooms:
                 self.rejections,
                 SuspectingRoom(self.registry, self.clock, suspect_after=suspect_after, chance=lambda: 0.5),
             ),
+            remembering=RememberingRoom(self.clock),
             rejections=self.rejections,
             clock=self.clock,
             recorder=self.recorder,
@@ -92,8 +94,10 @@ class Rooms:
         self.recorder.registry_changed(change)
         if isinstance(change, CapacityFreed):
             self.placing.slot_freed(change.model)
-        else:
-            self.placing.revisit(change.agent.model)
+            return
+        if isinstance(change, LinkLost):
+            self.placing.expect(change.agent)
+        self.placing.revisit(change.agent.model)
 
     def join(
         self, peer: PeerId, *scripts: Script, capacity: int = 1, model: ModelName = MODEL, capability: str = "llm"

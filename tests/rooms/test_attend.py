@@ -150,7 +150,7 @@ async def test_a_report_is_taken_from_a_registered_agent_only(path: str) -> None
     assert attending.send(path, session_token=token) == NOT_FOUND
     assert attending.register(token) == REGISTERED
     assert attending.send(path, session_token=token) == TAKEN
-    attending.registry.remove(ALICE)
+    attending.registry.remove(ALICE, now=attending.clock.now())
     assert attending.send(path, session_token=token) == NOT_FOUND
 
 

@@ -8,7 +8,7 @@ from tests.fakes.clock import UNIX_START
 from tests.fakes.exchange import Answers, Fails, FakeExchange, Script
 from tests.rooms.building import Rooms, soon
 
-from hivenet_router.core.attempts import Busy, Failure, LinkDead, StreamBroken, TimedOut
+from hivenet_router.core.attempts import Busy, Failure, LinkDead, StaleStream, StreamBroken, TimedOut
 from hivenet_router.core.backend_errors import BackendFailure
 from hivenet_router.names.errors import Blame, ErrorCode
 from hivenet_router.names.paths import CHAT_COMPLETIONS, MESSAGES
@@ -21,9 +21,10 @@ async def forwarded(rooms: Rooms, exchange: FakeExchange, *, within_s: float = 6
         return await rooms.forwarding.forward(rooms.admitted(exchange, within_s=within_s), placed)
 
 
-async def failed(script: Script) -> Failed:
+async def failed(script: Script, *, is_original: bool = False) -> Failed:
     rooms = Rooms()
     rooms.join(A, script)
+    rooms.registry.identified(A, is_original=is_original, streams_max=64)
     result = await forwarded(rooms, rooms.chat())
     assert isinstance(result, Failed)
     return result
@@ -121,7 +122,7 @@ async def test_an_error_with_the_headers_of_a_stream_counts_as_no_answer() -> No
         ("no_link", True, LinkDead()),
         ("busy", False, Busy()),
         ("timeout", False, TimedOut()),
-        ("timeout", True, TimedOut()),
+        ("timeout", True, LinkDead()),
         ("connect", True, LinkDead()),
         ("connect", False, StreamBroken()),
         ("reset", True, LinkDead()),
@@ -208,6 +209,48 @@ async def test_the_plan_speaks_the_paths_dialect(path: str) -> None:
 async def test_only_an_original_agents_stream_must_have_an_end_mark() -> None:
     assert (await plan_for(CHAT_COMPLETIONS, is_original=True)).needs_end_mark
     assert not (await plan_for(CHAT_COMPLETIONS)).needs_end_mark
+
+
+async def test_an_original_agent_is_not_sent_what_it_would_pass_on_to_its_engine() -> None:
+    plan = await plan_for(CHAT_COMPLETIONS, is_original=True)
+    assert plan.set_fields == ((b"accept-encoding", b"identity"),)
+    assert b"x-hivenet-resend" in plan.drop_fields
+    assert plan.resend == "unsent"
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        (Fails("reset", is_taken=True, is_stale=True), Failed(StaleStream(), 0.0, was_taken=True)),
+        (Fails("reset", is_taken=True), Failed(StreamBroken(), 0.0, was_taken=True, engine_died=True)),
+        (Fails("truncated", is_taken=True), Failed(StreamBroken(), 0.0, was_taken=True)),
+        (Fails("reset", is_taken=True, is_stale=True, is_link_down=True), Failed(LinkDead(), 0.0, was_taken=True)),
+        (Fails("reset"), Failed(StreamBroken(), 0.0)),
+        (
+            Fails("status", status=503, fields=[(b"X-Hivenet-Taken", b"kept")]),
+            Failed(StaleStream(), 0.0, was_taken=True),
+        ),
+    ],
+)
+async def test_what_may_have_been_carried_out_is_told(script: Fails, expected: Failed) -> None:
+    assert await failed(script) == expected
+
+
+async def test_our_agents_tell_by_a_field_that_the_engine_died_and_original_ones_by_their_words() -> None:
+    begun = await failed(Fails("status", status=503, fields=[(b"x-hivenet-taken", b"part")]))
+    assert (begun.was_taken, begun.engine_died) == (True, False)
+    told = Fails("status", status=503, fields=[(b"x-hivenet-taken", b"fresh")])
+    assert (await failed(told)).engine_died
+    assert not (await failed(told, is_original=True)).engine_died
+    for words, died in (
+        ("EOF", True),
+        ("read: connection reset by peer", True),
+        ("connect: connection refused", False),
+    ):
+        message = f'backend unreachable: Post \\"http://127.0.0.1:8000/v1/x\\": tcp 127.0.0.1:8000: {words}'
+        body = f'{{"error":{{"code":"backend_unavailable","message":"{message}","source":"backend"}}}}'.encode()
+        assert (await failed(Fails("status", status=503, body=body), is_original=True)).engine_died == died
+        assert not (await failed(Fails("status", status=503, body=body))).engine_died
 
 
 async def test_the_plan_asks_for_an_answer_that_can_be_read_and_passes_it_on_as_it_is() -> None:

@@ -179,7 +179,7 @@ async def test_who_waits_is_refused_when_the_last_agent_it_could_wait_for_goes()
     with await rooms.place(rooms.chat()):
         waiting = rooms.place(rooms.chat())
         await turns()
-        rooms.registry.remove(A)
+        rooms.registry.remove(A, now=rooms.clock.now())
         assert (await refusal_of(waiting)).code is ErrorCode.MODEL_NOT_FOUND
     assert rooms.is_at_rest
 

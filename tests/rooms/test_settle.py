@@ -10,7 +10,7 @@ from tests.fakes.exchange import REQUEST_ID, FakeArrived, FakeDigest, FakeExchan
 from tests.fakes.recorder import RecordingRecorder
 
 from hivenet_router.core.agent import Agent
-from hivenet_router.core.attempts import Busy, Failure, LinkDead, StreamBroken, TimedOut
+from hivenet_router.core.attempts import Busy, Failure, LinkDead, StaleStream, StreamBroken, TimedOut
 from hivenet_router.core.backend_errors import BackendFailure
 from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.estimate import TOKENS_TOLD_MAX
@@ -153,16 +153,16 @@ async def test_the_largest_number_of_tokens_that_can_be_is_believed() -> None:
     assert (end.input_tokens, end.output_tokens, logs) == (TOKENS_TOLD_MAX, TOKENS_TOLD_MAX, [])
 
 
-@pytest.mark.parametrize("outcome", ["backend_lost", "link_lost", "stream_idle"])
+@pytest.mark.parametrize("outcome", ["backend_lost", "stream_idle"])
 async def test_a_stream_that_the_agent_broke_off_counts_against_it(outcome: str) -> None:
     desk = Desk()
     assert desk.served(outcome) == ("stream_cut", 200)
     assert counts(desk.agent) == (0, 1, 1)
 
 
-async def test_a_stream_that_broke_with_the_link_is_no_step_of_the_agents_streak() -> None:
+async def test_a_stream_that_broke_with_its_link_is_no_step_of_the_agents_streak_although_it_has_another() -> None:
     desk = Desk()
-    desk.book.registry.link_down(A)
+    assert desk.agent.linked
     assert desk.served("link_lost") == ("stream_cut", 200)
     assert counts(desk.agent) == (0, 1, 0)
 
@@ -248,6 +248,16 @@ async def test_what_a_failed_attempt_says_about_its_agent(failure: Failure, coun
     desk.room.attempt_failed(desk.agent, "default", Failed(failure, 0.25))
     assert counts(desk.agent) == counted
     assert desk.recorder.failed == [(A, "default")]
+
+
+@pytest.mark.parametrize("failure", [LinkDead(), StaleStream()])
+async def test_what_is_forgiven_is_no_failure_of_the_agent(failure: Failure) -> None:
+    """signals.md §3.2: a free retry is counted as a reset only."""
+    desk = Desk()
+    desk.room.attempt_failed(desk.agent, "default", Failed(failure, 0.0), is_forgiven=True)
+    assert counts(desk.agent) == (0, 0, 0)
+    assert desk.recorder.failed == []
+    assert len(desk.recorder.link_resets) == isinstance(failure, LinkDead)
 
 
 async def test_a_dead_link_is_counted_once_for_all_requests_on_it() -> None:

@@ -90,6 +90,7 @@ fn arrived() -> Event {
         digest: None,
         client: "192.0.2.1".into(),
         peer: None,
+        is_from_own_kind: false,
         request_id: String::new(),
         standing_fields: Arc::default(),
         request_id_names: &[],

@@ -5,7 +5,7 @@ use crate::{
     exchange::{Target, Whole},
     http1::write::{Pair, put_field, put_length, put_values},
     plane::Context,
-    upstream::{Outgoing, UpBody},
+    upstream::{Outgoing, Resend, Trail, UpBody},
 };
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
@@ -49,7 +49,11 @@ pub async fn own_request(
     target: &Target,
     request: OwnRequest,
 ) -> Result<Arc<Whole>, String> {
-    let sent = context.lanes.send(target, &request.outgoing()).await;
+    let (outgoing, mut trail) = (request.outgoing(), Trail::default());
+    let sending = context
+        .lanes
+        .send(target, &outgoing, Resend::Whole, &mut trail);
+    let sent = sending.await;
     let mut answer = sent.map_err(|failure| failure.detail)?;
     let body = whole_body(&mut answer.body).await?;
     Ok(Arc::new(Whole {

@@ -184,6 +184,21 @@ impl Failed {
         self.failure.is_link_down
     }
 
+    #[getter]
+    fn unlinked(&self) -> Option<String> {
+        self.failure.unlinked.map(|peer| peer.to_string())
+    }
+
+    #[getter]
+    fn is_taken(&self) -> bool {
+        self.failure.is_taken
+    }
+
+    #[getter]
+    fn is_stale(&self) -> bool {
+        self.failure.is_stale
+    }
+
     fn field<'py>(&self, py: Python<'py>, name: &str) -> Option<Bound<'py, PyBytes>> {
         self.failure
             .fields

@@ -6,7 +6,7 @@ use plane_core::{
     http1::write::{Pair, is_writable},
     ingress,
     peers::PeerId,
-    upstream::HttpUpstream,
+    upstream::{HttpUpstream, Resend},
 };
 use pyo3::{exceptions::PyValueError, prelude::*};
 use std::{sync::Arc, time::Duration};
@@ -89,7 +89,8 @@ impl ForwardSpec {
     #[new]
     #[pyo3(signature = (
         *, host, path_prefix = Vec::new(), drop_fields = Vec::new(), set_fields = Vec::new(), default_fields = Vec::new(),
-        drop_reply_fields = Vec::new(), stream_fields = Vec::new(), request_id_name = Vec::new(), idle_s, total_s = None, buffered_bytes_max,
+        drop_reply_fields = Vec::new(), stream_fields = Vec::new(), request_id_name = Vec::new(),
+        resend = "whole", resend_name = Vec::new(), idle_s, total_s = None, buffered_bytes_max,
         judge = false, relay_any_status = false, meter = true, needs_end_mark = false, break_events = None
     ))]
     // One keyword per setting: Python names them all.
@@ -103,6 +104,8 @@ impl ForwardSpec {
         drop_reply_fields: Vec<Vec<u8>>,
         stream_fields: Vec<(Vec<u8>, Vec<u8>)>,
         request_id_name: Vec<u8>,
+        resend: &str,
+        resend_name: Vec<u8>,
         idle_s: f64,
         total_s: Option<f64>,
         buffered_bytes_max: usize,
@@ -123,6 +126,13 @@ impl ForwardSpec {
             request_id_name: match request_id_name.is_empty() {
                 true => Bytes::new(),
                 false => token("request ID name", request_id_name)?,
+            },
+            resend: Resend::named(resend.as_bytes()).ok_or_else(|| {
+                PyValueError::new_err(format!("{resend:?} says nothing of resending"))
+            })?,
+            resend_name: match resend_name.is_empty() {
+                true => Bytes::new(),
+                false => token("resend name", resend_name)?,
             },
             idle: seconds(idle_s),
             total: total_s.map(seconds),

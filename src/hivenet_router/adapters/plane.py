@@ -200,7 +200,7 @@ class PlaneAdapter:
             _plane.Head: self._head,
             _plane.Started: self._started,
             _plane.Answered: self._came_to,
-            _plane.Failed: self._came_to,
+            _plane.Failed: self._failed,
             _plane.Finished: self._finished,
             _plane.PeerUp: self._peer_up,
             _plane.PeerDown: self._peer_down,
@@ -360,6 +360,12 @@ class PlaneAdapter:
         if exchange is not None:
             exchange.reply_starts()
 
+    def _failed(self, event: _plane.Failed) -> None:
+        # Whoever tries again must not be sent the same dead way, and the link's own event may be behind this one.
+        if event.unlinked is not None:
+            self._listener.link_down(event.unlinked, event.detail)
+        self._came_to(event)
+
     def _came_to(self, event: _plane.Failed | _plane.Answered) -> None:
         exchange = self._exchanges.get(event.handle)
         if exchange is not None:
@@ -414,6 +420,8 @@ def _attempt_failed(event: Failed) -> AttemptFailed:
         body=event.body(),
         head_s=event.head_s,
         is_link_down=event.is_link_down,
+        is_taken=event.is_taken,
+        is_stale=event.is_stale,
     )
 
 
@@ -447,6 +455,8 @@ def _spec(plan: ForwardPlan) -> ForwardSpec:
         drop_reply_fields=list(plan.drop_reply_fields),
         stream_fields=list(plan.stream_fields),
         request_id_name=plan.request_id_name,
+        resend=plan.resend,
+        resend_name=plan.resend_name,
         idle_s=plan.idle_s,
         total_s=plan.total_s,
         buffered_bytes_max=plan.buffered_bytes_max,

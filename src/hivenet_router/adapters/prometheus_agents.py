@@ -15,14 +15,10 @@ from hivenet_router.core.agent import Agent, series_identity
 from hivenet_router.core.clock import Monotonic, UnixTime
 from hivenet_router.core.ids import PeerId
 from hivenet_router.core.outcomes import Outcomes
-from hivenet_router.core.registry import Registry
+from hivenet_router.core.registry import COUNTS_KEPT_S, DEPARTED_MAX, Registry
 from hivenet_router.names import metrics
 from hivenet_router.names.metrics import Metric
 from hivenet_router.wire.auth_messages import AgentMetadata
-
-COUNTS_KEPT_S: Final = 600.0
-"""How long an agent's counts outlive it, so that its last one is scraped. Source: decisions.md 29."""
-DEPARTED_MAX: Final = 1_000
 
 _MS: Final = 1000.0
 T = TypeVar("T")

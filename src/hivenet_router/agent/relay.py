@@ -181,7 +181,18 @@ class Relay:
         # What the backend says of a request is that request's business; a backend that says nothing is the operator's.
         say = log.debug if failed.kind == "status" else log.warning
         say("backend_failed", kind=failed.kind, status=failed.status, why=failed.detail, path=exchange.arrived.path)
-        await _refuse(exchange, code, status, message, retry_after=failed.field(headers.RETRY_AFTER))
+        await _refuse(
+            exchange, code, status, message, retry_after=failed.field(headers.RETRY_AFTER), taken=_taken(failed)
+        )
+
+
+def _taken(failed: AttemptFailed) -> str:
+    """How the engine ended that took the request whole, for a router that counts; empty where none did, or it spoke."""
+    if failed.kind == "status" or not failed.is_taken:
+        return ""
+    if failed.kind == "truncated":
+        return headers.TAKEN_PART
+    return headers.TAKEN_KEPT if failed.is_stale else headers.TAKEN_FRESH
 
 
 def _plan(settings: AgentSettings, *, relay_any_status: bool) -> ForwardPlan:
@@ -194,6 +205,9 @@ def _plan(settings: AgentSettings, *, relay_any_status: bool) -> ForwardPlan:
         host=host_of(settings.backend_url).encode(),
         path_prefix=settings.backend_url.path_prefix.encode(),
         set_fields=((headers.ACCEPT_ENCODING.encode(), b"identity"),),
+        drop_reply_fields=(headers.X_HIVENET_TAKEN.encode(),),
+        # A router of ours is told instead, so that it can count; an original does not know of it.
+        resend_name=headers.X_HIVENET_RESEND.encode(),
         idle_s=settings.stream_idle_timeout_s or NEVER_S,
         total_s=None,
         buffered_bytes_max=BUFFERED_BYTES_MAX,
@@ -230,8 +244,12 @@ def _unreadable(problem: str) -> tuple[ErrorCode, int, str]:
     return ErrorCode.REQUEST_INVALID, HTTPStatus.BAD_REQUEST, "the request body could not be read"
 
 
-async def _refuse(exchange: Exchange, code: ErrorCode, status: int, message: str, *, retry_after: str = "") -> Finished:
+async def _refuse(
+    exchange: Exchange, code: ErrorCode, status: int, message: str, *, retry_after: str = "", taken: str = ""
+) -> Finished:
     fields = [_JSON]
+    if taken:
+        fields.append((headers.X_HIVENET_TAKEN.encode(), taken.encode()))
     if retry_after:
         fields.append((headers.RETRY_AFTER.encode(), retry_after.encode("latin-1")))
     source = Blame(ERROR_RULES[code].source)

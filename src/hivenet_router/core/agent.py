@@ -10,7 +10,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.ids import DeploymentId, ModelName, PeerId, ReplicaId
-from hivenet_router.core.outcomes import History, Outcomes
+from hivenet_router.core.outcomes import Outcomes
 from hivenet_router.wire.agent_protocol import EngineSnapshot, HardwareSnapshot, Heartbeat, Signals
 from hivenet_router.wire.auth_messages import AgentMetadata
 
@@ -120,12 +120,12 @@ class Agent:
         "streams_max",
     )
 
-    def __init__(self, peer: PeerId, metadata: AgentMetadata, history: History, *, now: Monotonic) -> None:
+    def __init__(self, peer: PeerId, metadata: AgentMetadata, outcomes: Outcomes, *, now: Monotonic) -> None:
         self.peer: Final = peer
         self.metadata = metadata
         self.deployment_id = DeploymentId("")
         self.replica_id = ReplicaId("")
-        self.outcomes: Final = Outcomes(history)
+        self.outcomes: Final = outcomes
         self.active_slots = 0
         self.running_streams = 0
         self.streams_max: int | None = None

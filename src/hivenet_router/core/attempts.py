@@ -2,9 +2,9 @@
 
 The budget of a request is a value; each failure gives a verdict with the next budget in it. Three tries a step, one of
 them used by each failure that may go better elsewhere. A connection that broke under a request is forgiven once per
-agent and request. A fault of the request itself ends it. Invariant: every verdict but a give-up shrinks what is left,
-so a request ends after at most one forgiven and one counted failure per agent. Sending, selecting and marking agents
-belong to the rooms.
+agent and request. What an engine took whole before it died is sent once more at most, wherever. A fault of the request
+itself ends it. Invariant: every verdict but a give-up shrinks what is left, so a request ends after at most one
+forgiven and one counted failure per agent. Sending, selecting and marking agents belong to the rooms.
 """
 
 from dataclasses import dataclass, field, replace
@@ -17,6 +17,8 @@ from hivenet_router.core.refusals import RefusalReason, reason
 from hivenet_router.names.errors import ErrorCode
 
 TRIES_PER_STEP: Final = 3
+EXECUTIONS_MAX: Final = 2
+"""How often a request may be carried out in all that an engine died of, or may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ class LinkDead:
 
 @dataclass(frozen=True, slots=True)
 class StaleStream:
-    """A stream kept from an earlier request was closed before a byte of the answer; the link itself lives."""
+    """A stream, or an engine's connection, that was kept from an earlier request ended before a byte of the answer; the
+    link itself lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class TryAnother:
 
 @dataclass(frozen=True, slots=True)
 class RetrySameFree:
-    """Send it once more to the same agent, on a fresh stream."""
+    """Send it once more, on a fresh stream: to the same agent where no other one can take it at once."""
 
     attempts: "Attempts"
 
@@ -92,6 +95,10 @@ class Attempts:
     tries_used: int = 0
     failed: frozenset[PeerId] = field(default=frozenset())
     """Agents out of the current step because they failed in it."""
+    avoided: PeerId | None = None
+    """An agent that is asked only where no other one can take the request at once."""
+    executions_left: int = EXECUTIONS_MAX
+    """How often it may still be taken whole by an engine that may die of it; kept across steps."""
     busy: frozenset[PeerId] = field(default=frozenset())
     """Agents out of the current step because they turned the request away as full."""
     forgiven: frozenset[PeerId] = field(default=frozenset())
@@ -99,11 +106,34 @@ class Attempts:
     last_error: RefusalReason | None = None
     """The last thing an agent or its backend said, for the final answer; kept across steps."""
 
-    def after(self, failure: Failure, peer: PeerId) -> Verdict:
+    def once_only(self) -> Self:
+        """The budget of a request that an engine has died of lately."""
+        return replace(self, executions_left=1)
+
+    @property
+    def is_last_execution(self) -> bool:
+        """Whether it may be taken whole only once more, so that no hop may send it twice."""
+        return self.executions_left <= 1
+
+    def forgives(self, failure: Failure, peer: PeerId) -> bool:
+        """Whether this failure is the way's and not the agent's: it is neither a failure nor a try."""
+        return isinstance(failure, LinkDead | StaleStream) and peer not in self.forgiven
+
+    def after(self, failure: Failure, peer: PeerId, *, was_taken: bool = False) -> Verdict:
         """What to do now that an attempt at this agent failed so.
 
-        Source: configuration.md §6.5; signals.md §8.10; http-api.md §15, 4, 6 and 7; wire.md §8.5 and §14.
+        `was_taken`: it went out whole, and whoever took it died without an answer, so it may have been carried out.
+        Source: configuration.md §6.5; signals.md §8.10; http-api.md §15, 4, 6 and 7; wire.md §8.5 and §14;
+        field-cases.md O-09.
         """
+        if not was_taken:
+            return self._after(failure, peer)
+        verdict = replace(self, executions_left=self.executions_left - 1)._after(failure, peer)
+        if isinstance(verdict, GiveUp) or verdict.attempts.executions_left > 0:
+            return verdict
+        return GiveUp(verdict.attempts.last_error or _BROKEN_OFF)
+
+    def _after(self, failure: Failure, peer: PeerId) -> Verdict:
         match failure:
             case LinkDead():
                 said = replace(self, last_error=_DISCONNECTED)
@@ -111,9 +141,10 @@ class Attempts:
                     return TryAnother(replace(said, forgiven=self.forgiven | {peer}))
                 return said._tried(peer)
             case StaleStream():
+                said = replace(self, last_error=_BROKEN_OFF)
                 if peer not in self.forgiven:
-                    return RetrySameFree(replace(self, forgiven=self.forgiven | {peer}))
-                return replace(self, last_error=_BROKEN_OFF)._tried(peer)
+                    return RetrySameFree(replace(said, forgiven=self.forgiven | {peer}, avoided=peer))
+                return said._tried(peer)
             case StreamBroken():
                 return replace(self, last_error=_BROKEN_OFF)._tried(peer)
             case Busy():
@@ -141,7 +172,7 @@ class Attempts:
 
         Source: configuration.md §6.5 and signals.md §8.10 (failures are per step, the free recovery per request).
         """
-        return replace(self, tries_max=tries_max, tries_used=0, failed=frozenset(), busy=frozenset())
+        return replace(self, tries_max=tries_max, tries_used=0, failed=frozenset(), avoided=None, busy=frozenset())
 
     def after_wait(self) -> Self:
         """The budget after a wait for capacity: who was full then may have room now."""

@@ -41,6 +41,8 @@ _PROMPT_TOO_LONG: Final = re.compile(
     r"|longer than the maximum model length|prompt is too long",
     re.IGNORECASE,
 )
+# What an original agent says where its engine could be reached and then was gone.
+_BROKE_OFF: Final = re.compile(r"backend unreachable: .*(?:: EOF|connection reset by peer)$", re.DOTALL)
 # FastAPI's complaint about a member of the body, where an engine puts it into a 500 (llama-cpp-python does).
 _MEMBER_REFUSED: Final = re.compile(r"\{'type': '\w+', 'loc': \('body'")
 
@@ -123,6 +125,15 @@ def _complains(message: str, said: ErrorBody) -> bool:
 def _speaks_of_context(text: str) -> bool:
     lowered = text.lower()
     return "context" in lowered and any(word in lowered for word in ("length", "window", "token"))
+
+
+def tells_of_death(failure: BackendFailure) -> bool:
+    """Whether an original agent says that its engine took the request and broke off; it has no field for that.
+
+    Source: vectors/wire-agent-responses.json (messages of Go's HTTP client).
+    """
+    said = failure.reason
+    return said.code is ErrorCode.BACKEND_UNAVAILABLE and _BROKE_OFF.match(said.message) is not None
 
 
 class ChatRefusal(NamedTuple):

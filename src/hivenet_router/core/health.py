@@ -51,7 +51,7 @@ def remove_if_gone(registry: Registry, agent: Agent, limits: SilenceLimits, *, n
     """Remove an agent that a pass found gone, unless a sign of life came since; whether it was removed."""
     if registry.agent(agent.peer) is not agent or not is_gone(agent, limits, now=now):
         return False
-    registry.remove(agent.peer)
+    registry.remove(agent.peer, now=now)
     return True
 
 

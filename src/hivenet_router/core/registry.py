@@ -22,10 +22,15 @@ from hivenet_router.core.changes import (
 )
 from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.ids import DeploymentId, ModelName, PeerId, ReplicaId
-from hivenet_router.core.outcomes import History
+from hivenet_router.core.outcomes import History, Outcomes
 from hivenet_router.core.pool import ModelPool
 from hivenet_router.core.slots import Slot, Stage
 from hivenet_router.wire.auth_messages import AgentMetadata
+
+COUNTS_KEPT_S: Final = 600.0
+"""How long an agent's counts outlive it; one that returns by then goes on counting. Source: decisions.md 29."""
+DEPARTED_MAX: Final = 1_000
+"""Of how many removed agents the counts are kept."""
 
 _NO_DEPLOYMENT: Final = DeploymentId("")
 _NO_REPLICA: Final = ReplicaId("")
@@ -40,12 +45,14 @@ def _nobody_listens(change: Change) -> None:
 class Registry:
     """All registered agents, by peer and by model."""
 
-    __slots__ = ("_agents", "_links", "_on_change", "_pools")
+    __slots__ = ("_agents", "_departed", "_links", "_on_change", "_pools")
 
     def __init__(self, on_change: Callable[[Change], None] = _nobody_listens) -> None:
         self._agents: dict[PeerId, Agent] = {}
         self._pools: dict[ModelName, ModelPool] = {}
         self._links: dict[PeerId, set[int]] = {}
+        # The counts of those who were removed, and until when they are kept; in the order of their removal.
+        self._departed: dict[PeerId, tuple[Outcomes, Monotonic]] = {}
         self._on_change = on_change
 
     # Asking
@@ -103,7 +110,8 @@ class Registry:
         """Take in an agent, or renew one in place, and say what it was before.
 
         A known peer keeps its slots, streams, counts, round trip and the last known health of its backend, and moves to
-        another model whole. `history` counts for a new peer only. `streams_max` and `is_original` are as for
+        another model whole. One that was removed lately goes on with its counts; `history` counts for any other new
+        peer. `streams_max` and `is_original` are as for
         `identified`. `metadata` must have passed `core.bootstrap.judge`, so that its capacity is positive.
 
         Source: signals.md §5 and §9.2; wire.md §14, 15 and 34.
@@ -111,7 +119,8 @@ class Registry:
         agent = self._agents.get(peer)
         if agent is None:
             previous, free_before = None, 0
-            agent = self._agents[peer] = Agent(peer, metadata, history, now=now)
+            outcomes = self._counts_of(peer, now=now) or Outcomes(history)
+            agent = self._agents[peer] = Agent(peer, metadata, outcomes, now=now)
             agent.linked = peer in self._links
         else:
             previous, free_before = series_identity(agent.metadata), agent.filed_free_slots
@@ -262,15 +271,17 @@ class Registry:
                 if self._agents.get(agent.peer) is agent:
                     self._tell_if_freed(agent, free_before, self._file(agent))
 
-    def remove(self, peer: PeerId) -> Agent | None:
-        """Forget an agent with its counts; what it was, or None when it was not registered.
+    def remove(self, peer: PeerId, *, now: Monotonic) -> Agent | None:
+        """Forget an agent, and after `COUNTS_KEPT_S` its counts; what it was, or None when it was not registered.
 
-        Leases on it stay valid and end without effect. Source: signals.md §5.1.
+        Leases on it stay valid and end without effect. Source: signals.md §5.1; decisions.md 29.
         """
         agent = self._agents.pop(peer, None)
         if agent is None:
             return None
         agent.outcomes.disconnections += 1
+        self._forget_departed(now=now)
+        self._departed[peer] = agent.outcomes, Monotonic(now + COUNTS_KEPT_S)
         self._leave_pool(agent)
         self._on_change(Removed(agent))
         return agent
@@ -303,6 +314,17 @@ class Registry:
                 self._on_change(pool.freed)
 
     # Within
+
+    def _counts_of(self, peer: PeerId, *, now: Monotonic) -> Outcomes | None:
+        outcomes, until = self._departed.pop(peer, (None, now))
+        return outcomes if until > now else None
+
+    def _forget_departed(self, *, now: Monotonic) -> None:
+        while self._departed:
+            oldest = next(iter(self._departed))
+            if self._departed[oldest][1] > now and len(self._departed) < DEPARTED_MAX:
+                return
+            del self._departed[oldest]
 
     def _take_report(self, agent: Agent, report: Report, *, now: Monotonic) -> int:
         if report.engine is not None:

@@ -31,6 +31,8 @@ class Placing(Enum):
     """It took none, but a freed slot would help. What is free now may still do for another request."""
     NONE_LEFT = auto()
     """As `FULL`, and no agent of its model has a free slot for anybody."""
+    AWAY = auto()
+    """It took none, and nobody can take it; but an agent that could has just lost its link and is expected back."""
     NOWHERE = auto()
     """It took none, and waiting in this step would not help."""
 
@@ -49,10 +51,11 @@ class Stage(Enum):
 class Ticket(Generic[R]):
     """One request's place, from its arrival to the end of a wait. Only `stage` ever changes."""
 
-    __slots__ = ("model", "number", "request", "stage")
+    __slots__ = ("model", "number", "request", "stage", "was_placed")
 
-    def __init__(self, number: int, model: ModelName, request: R, stage: Stage) -> None:
+    def __init__(self, number: int, model: ModelName, request: R, stage: Stage, *, was_placed: bool = False) -> None:
         self.number: Final = number
+        self.was_placed: Final = was_placed
         self.model: Final = model
         self.request: Final = request
         self.stage = stage
@@ -120,6 +123,7 @@ class WaitingRoom(Generic[R]):
         "_line_max",
         "_parked",
         "_permits_free",
+        "_permits_max",
         "_place",
     )
 
@@ -127,7 +131,7 @@ class WaitingRoom(Generic[R]):
         self, try_place: Callable[[R], Placing], *, permits: int, line_max: int = 100, depth_max: int = 30
     ) -> None:
         self._place: Final = try_place
-        self._permits_free = permits
+        self._permits_free = self._permits_max = permits
         self._line_max: Final = line_max
         self._depth_max: Final = depth_max
         self._line: list[Ticket[R]] = []
@@ -170,7 +174,7 @@ class WaitingRoom(Generic[R]):
         if self._permits_free == 0:
             if earlier is None and len(self._line) >= self._line_max:
                 return QueueFull()
-            ticket = Ticket(number, model, request, Stage.IN_LINE)
+            ticket = Ticket(number, model, request, Stage.IN_LINE, was_placed=earlier is not None)
             insort(self._line, ticket, key=_number_of)
             return ticket
         placing = self._place(request)
@@ -178,8 +182,8 @@ class WaitingRoom(Generic[R]):
             return self._take_permit(number)
         if placing is Placing.NOWHERE:
             return Nowhere()
-        ticket = Ticket(number, model, request, Stage.DONE)
-        return ticket if self._park(ticket) else Crowded()
+        ticket = Ticket(number, model, request, Stage.DONE, was_placed=earlier is not None)
+        return ticket if self._park(ticket, placing) else Crowded()
 
     def leave(self, ticket: Ticket[R]) -> bool:
         """End a wait from the request's side (deadline, hang-up); False if it had ended already.
@@ -261,20 +265,22 @@ class WaitingRoom(Generic[R]):
         if placing is Placing.NOWHERE:
             self._take_out(ticket)
             return Nowhere()
-        if placing is Placing.NONE_LEFT:
+        if placing is Placing.NONE_LEFT or placing is Placing.AWAY:
             self._freed.discard(ticket.model)
         if ticket.stage is Stage.PARKED:
             return None
         self._take_out(ticket)
-        return None if self._park(ticket) else Crowded()
+        return None if self._park(ticket, placing) else Crowded()
 
     def _take_permit(self, number: int) -> Permit:
         self._permits_free -= 1
         return Permit(number)
 
-    def _park(self, ticket: Ticket[R]) -> bool:
+    def _park(self, ticket: Ticket[R], placing: Placing) -> bool:
         queue = self._parked.get(ticket.model, [])
-        if len(queue) >= self._depth_max:
+        # With its link an agent loses all its requests at once; of those, no more than had permits come back.
+        returning_max = self._permits_max if placing is Placing.AWAY and ticket.was_placed else 0
+        if len(queue) >= self._depth_max + returning_max:
             return False
         insort(queue, ticket, key=_number_of)
         self._parked[ticket.model] = queue

@@ -18,6 +18,7 @@ from hivenet_router.ports.exchange import (
     ForwardPlan,
     Head,
     HttpServer,
+    Resend,
     Usage,
 )
 from hivenet_router.ports.plane import (
@@ -62,6 +63,7 @@ __all__ = [
     "Reply",
     "RequestEnd",
     "RequestFailed",
+    "Resend",
     "Told",
     "Usage",
 ]

@@ -10,6 +10,10 @@ T = TypeVar("T")
 Fields = list[tuple[bytes, bytes]]
 """Header fields in the order in which they stand."""
 
+Resend = Literal["whole", "unsent", "never"]
+"""What may be sent a second time, on a fresh connection, when a kept one breaks under it: also what went out whole;
+only what did not; nothing, and no kept connection is used in the first place."""
+
 FailureKind = Literal["no_link", "busy", "connect", "reset", "timeout", "malformed", "status", "truncated"]
 
 
@@ -21,6 +25,9 @@ class AttemptFailed(Exception):
     """An attempt failed and the client has seen nothing of it.
 
     `status` is 0 where no answer came, `head_s` the seconds to the response head or 0. `body` holds at most 64 KiB.
+    `is_link_down`: the very link that it went out on has ended. `is_taken`: it went out whole, and the other side died
+    before its answer was whole, so it may have been carried out; `is_stale`: that was on a kept connection, and not a
+    byte came.
     """
 
     def __init__(
@@ -33,6 +40,8 @@ class AttemptFailed(Exception):
         body: bytes = b"",
         head_s: float = 0.0,
         is_link_down: bool = False,
+        is_taken: bool = False,
+        is_stale: bool = False,
     ) -> None:
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
@@ -42,6 +51,8 @@ class AttemptFailed(Exception):
         self.body = body
         self.head_s = head_s
         self.is_link_down = is_link_down
+        self.is_taken = is_taken
+        self.is_stale = is_stale
 
     def field(self, name: str) -> str:
         """First value of that header of the answer, whatever its case; empty where there is none."""
@@ -168,6 +179,11 @@ class Arrived(Protocol):
         """Why the body could not be read, in words for its sender."""
         ...
 
+    @property
+    def body_bytes(self) -> int:
+        """Size of the body."""
+        ...
+
     def body(self) -> bytes:
         """A copy of the body."""
         ...
@@ -243,6 +259,8 @@ class ForwardPlan:
     `idle_s` bounds the silence inside a stream, `total_s` a whole stream. `needs_end_mark`: an event stream without its
     dialect's end mark counts as broken off. `break_events` end a stream that the backend lost, that was silent or
     running for too long, that the router ends, or that the agent's link took with it.
+    A field of the request that is named `resend_name` and holds one of the words overrules `resend`; it ends here. A
+    peer of our own kind knows that name, so for one that says nothing it is `unsent`.
     """
 
     host: bytes
@@ -253,6 +271,8 @@ class ForwardPlan:
     drop_reply_fields: tuple[bytes, ...] = ()
     stream_fields: tuple[tuple[bytes, bytes], ...] = ()
     request_id_name: bytes = b""
+    resend: Resend = "whole"
+    resend_name: bytes = b""
     idle_s: float = 60.0
     total_s: float | None = None
     buffered_bytes_max: int = 8 * 1024 * 1024

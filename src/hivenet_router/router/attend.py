@@ -178,8 +178,10 @@ class AttendingRoom:
         log.debug("peer_up", peer_id=peer, remote=remote, dialed=dialed)
 
     def link_down(self, peer_id: str, why: str) -> None:
-        """A peer's last connection is gone."""
+        """A peer's last connection is gone; told a second time, nothing is new."""
         peer = PeerId(peer_id)
+        if not self._registry.is_linked(peer):
+            return
         self._unregistered.pop(peer, None)
         self._versions.pop(peer, None)
         self._registry.link_down(peer)

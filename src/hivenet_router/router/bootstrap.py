@@ -31,6 +31,8 @@ class BootstrapRoom:
     config: RouterConfig
     addresses: Callable[[], LibP2PInfo]
     rejections: RejectionRoom
+    on_welcome: Callable[[str], None] = lambda subject: None
+    """Hears of each agent that was let in, by the subject of its token: it is about to dial."""
 
     def authenticate(self, request: AuthRequest, source: str) -> AuthOutcome:
         """The answer to one `Authenticate` call from this address."""
@@ -42,6 +44,7 @@ class BootstrapRoom:
         if session is None:
             self.rejections.refused("agent_refused", _FULL, client=source)
             return refusal(_FULL)
+        self.on_welcome(judged.subject)
         log.debug("agent_authenticated", client=source, subject=judged.subject, model=judged.metadata.model)
         return acceptance(session.token, libp2p_info=self.addresses(), config=self.config)
 

@@ -8,15 +8,15 @@ Source: configuration.md §6.5; http-api.md §6, §15; decisions.md 2, 4, 11, 23
 from dataclasses import dataclass
 from typing import Final
 
-from hivenet_router.core.attempts import Busy, Failure, LinkDead, StreamBroken, TimedOut, TriedInVain
-from hivenet_router.core.backend_errors import BackendFailure, classify, retry_after_s
+from hivenet_router.core.attempts import Busy, Failure, LinkDead, StaleStream, StreamBroken, TimedOut, TriedInVain
+from hivenet_router.core.backend_errors import BackendFailure, classify, retry_after_s, tells_of_death
 from hivenet_router.core.refusals import reason
 from hivenet_router.core.suspicion import try_within_s
 from hivenet_router.core.values import value
 from hivenet_router.names import headers, paths
 from hivenet_router.names.errors import ErrorCode
 from hivenet_router.names.paths import Dialect
-from hivenet_router.ports import AttemptFailed, ClientGone, Clock, Finished, ForwardPlan, Head, Recorder
+from hivenet_router.ports import AttemptFailed, ClientGone, Clock, Finished, ForwardPlan, Head, Recorder, Resend
 from hivenet_router.router.place import Placed
 from hivenet_router.router.refuse import break_events
 from hivenet_router.router.stages import Admitted, Request
@@ -43,10 +43,16 @@ class Served:
 
 @value
 class Failed:
-    """Nothing reached the client; `head_s` is the time to the response head, 0 where none came."""
+    """Nothing reached the client; `head_s` is the time to the response head, 0 where none came.
+
+    `was_taken`: it went out whole, and whoever took it gave no whole answer, so it may have been carried out.
+    `engine_died`: not a byte of an answer came, and it was neither the link's end nor that of a kept connection.
+    """
 
     failure: Failure
     head_s: float
+    was_taken: bool = False
+    engine_died: bool = False
 
 
 # A stream without a limit on its silence is still given up some day, so that nothing is held for ever.
@@ -64,9 +70,10 @@ class ForwardRoom:
         self._recorder = recorder
         self._limits = limits
         self._plans = {
-            (dialect, is_original): _plan(limits, dialect, is_original=is_original)
+            (dialect, is_original, is_last): _plan(limits, dialect, is_original=is_original, is_last=is_last)
             for dialect in Dialect
             for is_original in (False, True)
+            for is_last in (False, True)
         }
 
     async def forward(self, admitted: Admitted, placed: Placed) -> Served | Failed:
@@ -96,13 +103,13 @@ class ForwardRoom:
             finished = await request.exchange.forward(
                 agent.peer,
                 request.target,
-                self._plans[request.path.dialect, agent.is_original],
+                self._plans[request.path.dialect, agent.is_original, placed.attempts.is_last_execution],
                 within_s=self._within_s(request, placed),
                 on_head=stream_begins,
                 on_reply=answer_is_here,
             )
         except AttemptFailed as failed:
-            return Failed(self._failure(failed, placed), failed.head_s)
+            return self._failed(failed, placed)
         finally:
             if is_running:
                 self._recorder.streams(request.model, -1)
@@ -116,6 +123,21 @@ class ForwardRoom:
         left_s = max(0.0, request.deadline - self._clock.now())
         return try_within_s(left_s) if placed.is_trial else left_s
 
+    def _failed(self, failed: AttemptFailed, placed: Placed) -> Failed:
+        failure = self._failure(failed, placed)
+        if not isinstance(failure, BackendFailure) or failed.kind != "status":
+            has_died = failed.is_taken and failed.kind == "reset" and isinstance(failure, StreamBroken)
+            # A suspect that is given no more time may be at work all the same.
+            was_taken = failed.is_taken or isinstance(failure, TriedInVain)
+            return Failed(failure, failed.head_s, was_taken, has_died)
+        if placed.agent.is_original:
+            has_died = tells_of_death(failure)
+            return Failed(failure, failed.head_s, has_died, has_died)
+        taken = failed.field(headers.X_HIVENET_TAKEN)
+        if taken == headers.TAKEN_KEPT:
+            return Failed(StaleStream(), failed.head_s, was_taken=True)
+        return Failed(failure, failed.head_s, bool(taken), taken == headers.TAKEN_FRESH)
+
     def _failure(self, failed: AttemptFailed, placed: Placed) -> Failure:
         match failed.kind:
             case "no_link":
@@ -123,6 +145,9 @@ class ForwardRoom:
             case "busy":
                 return Busy()
             case "timeout":
+                # Nothing is left to try; but with its link gone, the agent is not who took too long.
+                if failed.is_link_down:
+                    return LinkDead()
                 return TriedInVain() if placed.is_trial else TimedOut()
             case "status":
                 wait_s = retry_after_s(failed.field(headers.RETRY_AFTER), now=self._clock.unix())
@@ -131,19 +156,23 @@ class ForwardRoom:
             case "malformed":
                 return BackendFailure(reason(ErrorCode.BACKEND_ERROR, "the agent's answer is not valid HTTP"))
             case "connect" | "reset" | "truncated":
-                return LinkDead() if failed.is_link_down else StreamBroken()
+                if failed.is_link_down:
+                    return LinkDead()
+                return StaleStream() if failed.is_stale else StreamBroken()
 
 
-def _plan(limits: ForwardLimits, dialect: Dialect, *, is_original: bool) -> ForwardPlan:
-    dropped = [headers.ACCEPT_ENCODING.encode()]
+def _plan(limits: ForwardLimits, dialect: Dialect, *, is_original: bool, is_last: bool) -> ForwardPlan:
+    dropped = [headers.ACCEPT_ENCODING.encode(), headers.X_HIVENET_RESEND.encode()]
+    # What may have been carried out is sent again by the walk alone, which counts.
+    resend: Resend = "never" if is_last else "unsent"
     if limits.strips_authorization:
         dropped += [headers.AUTHORIZATION.encode(), headers.X_API_KEY.encode()]
     return ForwardPlan(
         host=b"",
         path_prefix=paths.INFERENCE_MOUNT.encode(),
         drop_fields=tuple(dropped),
-        # The answer's usage is read on the way, so it must come as it is.
-        set_fields=((headers.ACCEPT_ENCODING.encode(), b"identity"),),
+        set_fields=_set_fields(says_never=is_last and not is_original),
+        resend=resend,
         drop_reply_fields=_OF_THE_SITE,
         stream_fields=_STREAM_FIELDS,
         request_id_name=headers.X_REQUEST_ID.encode(),
@@ -154,3 +183,10 @@ def _plan(limits: ForwardLimits, dialect: Dialect, *, is_original: bool) -> Forw
         needs_end_mark=is_original,
         break_events=break_events(dialect),
     )
+
+
+def _set_fields(*, says_never: bool) -> tuple[tuple[bytes, bytes], ...]:
+    # The answer's usage is read on the way, so it must come as it is.
+    identity = (headers.ACCEPT_ENCODING.encode(), b"identity")
+    # An original agent would pass the word on to its engine; ours resends what went out whole for no router of ours.
+    return (identity, (headers.X_HIVENET_RESEND.encode(), b"never")) if says_never else (identity,)

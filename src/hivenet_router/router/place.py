@@ -16,7 +16,7 @@ from typing import Final, Self
 from hivenet_router.core.agent import Agent
 from hivenet_router.core.attempts import Attempts
 from hivenet_router.core.clock import Monotonic
-from hivenet_router.core.ids import ModelName
+from hivenet_router.core.ids import ModelName, PeerId
 from hivenet_router.core.policy import (
     BUILT_IN_STEP,
     Hurdle,
@@ -28,6 +28,7 @@ from hivenet_router.core.policy import (
     may_wait,
     refusal_for,
 )
+from hivenet_router.core.pool import ModelPool
 from hivenet_router.core.refusals import RefusalReason, reason
 from hivenet_router.core.registry import Registry
 from hivenet_router.core.slots import Slot
@@ -48,6 +49,8 @@ from hivenet_router.ports import Clock, Exchange, Recorder
 from hivenet_router.router.refuse import STOPPING, Refusal
 from hivenet_router.router.stages import Admitted, Request
 
+LINK_RETURN_WITHIN_S: Final = 2.0
+"""How long an agent is waited for that has lost its link or is about to dial, where nobody else can take a request."""
 _FULL_FOR_S: Final = 1.0
 
 
@@ -150,6 +153,8 @@ class PlacingRoom:
         self._on_waiting = on_waiting
         self._waiting = 0
         self._outside: deque[_Asking] = deque()
+        # Agents that are about to be back, and until when that is believed.
+        self._expected: dict[PeerId, Monotonic] = {}
         # Models whose number of parked requests may have changed.
         self._untold: set[ModelName] = set()
         self._room: WaitingRoom[_Asking] = WaitingRoom(
@@ -193,6 +198,16 @@ class PlacingRoom:
         """Something else changed for a model: ask everybody who waits for it, since it may end their hope."""
         if self._waiting:
             self._wake(self._room.revisit(model))
+
+    def expect(self, agent: Agent) -> None:
+        """An agent has lost its link, or is about to dial: it is waited for a little, from now on."""
+        until = self._expected[agent.peer] = Monotonic(self._clock.now() + LINK_RETURN_WITHIN_S)
+        asyncio.get_running_loop().call_later(LINK_RETURN_WITHIN_S, self._expect_no_longer, agent, until)
+
+    def _expect_no_longer(self, agent: Agent, until: Monotonic) -> None:
+        if self._expected.get(agent.peer) == until:
+            del self._expected[agent.peer]
+            self.revisit(agent.model)
 
     def close(self) -> None:
         """The router stops: nobody waits any longer, and nobody is given a place any more."""
@@ -309,32 +324,63 @@ class PlacingRoom:
         if pool is not None and pool.with_free_slot:
             now = self._clock.now()
             # Invariant: no await between the choice and the take; another request could take the last slot.
-            while agent := choose(asking.step, pool, asking.capability, attempts.failed, attempts.busy, now=now):
+            while agent := self._choose(asking, pool, now=now):
                 asking.slot = self._registry.take_slot(agent)
                 if asking.slot is not None:
                     if agent.outcomes.suspicion is not None:
                         asking.is_trial = self._try_begins(asking, agent, now)
                     return Placing.PLACED
-        if not may_wait(asking.step, pool, asking.capability, attempts.failed, attempts.busy):
+        is_full = may_wait(asking.step, pool, asking.capability, attempts.failed, attempts.busy)
+        if not is_full and not self._is_expected(asking):
             return Placing.NOWHERE
         if not asking.was_parked:
             asking.was_parked = True
             self._untold.add(asking.model)
+        if not is_full:
+            return Placing.AWAY
         return Placing.FULL if pool is not None and pool.with_free_slot else Placing.NONE_LEFT
 
     def _try_begins(self, asking: _Asking, suspect: Agent, now: Monotonic) -> bool:
         """Book that a request goes to a suspect; whether another agent could take it over."""
         suspect.outcomes.try_began(now=now)
         attempts, pool = asking.attempts, self._registry.pool(asking.model)
+        if attempts.is_last_execution or attempts.tries_used + 1 >= attempts.tries_max:
+            return False
         without = attempts.failed | {suspect.peer}
         other = choose(asking.step, pool, asking.capability, without, attempts.busy, now=now)
-        return other is not None and other.outcomes.suspicion is None and attempts.tries_used + 1 < attempts.tries_max
+        return other is not None and other.outcomes.suspicion is None
+
+    @staticmethod
+    def _choose(asking: _Asking, pool: ModelPool, *, now: Monotonic) -> Agent | None:
+        step, capability, attempts = asking.step, asking.capability, asking.attempts
+        if attempts.avoided is not None:
+            others_out = attempts.failed | {attempts.avoided}
+            other = choose(step, pool, capability, others_out, attempts.busy, now=now)
+            if other is not None:
+                return other
+        return choose(step, pool, capability, attempts.failed, attempts.busy, now=now)
+
+    def _is_expected(self, asking: _Asking) -> bool:
+        """Whether an agent that may take the request lacks nothing but its link, and that is believed to come."""
+        agents = map(self._registry.agent, self._expected)
+        return any(
+            agent is not None
+            and not agent.linked
+            and agent.healthy
+            and agent.model == asking.model
+            and agent.metadata.capability == asking.capability
+            and agent.peer not in asking.attempts.failed
+            and asking.step.match.accepts(agent.metadata)
+            for agent in agents
+        )
 
     def _is_offered(self, asking: _Asking) -> bool:
         return is_offered(self._registry.pool(asking.model), asking.capability)
 
     def _why_nowhere(self, asking: _Asking) -> NoCandidate | None:
         """At which tests of its step the agents fail; None where one can take the request, or is worth a wait."""
+        if self._is_expected(asking):
+            return None
         attempts, pool, now = asking.attempts, self._registry.pool(asking.model), self._clock.now()
         found = evaluate(asking.step, pool, asking.capability, attempts.failed, attempts.busy, now=now)
         return found if isinstance(found, NoCandidate) and not found.may_wait else None

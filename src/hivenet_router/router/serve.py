@@ -54,12 +54,14 @@ from hivenet_router.router.forward import ForwardLimits, ForwardRoom
 from hivenet_router.router.place import PlacingRoom
 from hivenet_router.router.refuse import STOPPING, call_off, edge_refusals
 from hivenet_router.router.rejections import RejectionRoom
+from hivenet_router.router.remember import RememberingRoom
 from hivenet_router.router.settle import SettlingRoom
 from hivenet_router.router.suspect import SuspectingRoom
 from hivenet_router.router.tasks import Tasks
 from hivenet_router.router.walk import House
 from hivenet_router.wire.agent_protocol import BODY_BYTES_MAX
 from hivenet_router.wire.auth_messages import LibP2PInfo, RouterConfig, router_config
+from hivenet_router.wire.jwt import subject_of
 
 log = structlog.get_logger("router")
 
@@ -137,6 +139,7 @@ class Router:
             placing=self.placing,
             forwarding=ForwardRoom(clock, recorder, _forward_limits(settings)),
             settling=self.settling,
+            remembering=RememberingRoom(clock),
             rejections=self.rejections,
             clock=clock,
             recorder=recorder,
@@ -161,7 +164,9 @@ class Router:
             metrics = plane.listen_http(metrics_ip, metrics_port, METRICS_RULES)
         info = self._libp2p_info(bound)
         told = _told_to_agents(settings)
-        room = BootstrapRoom(self.sessions, self._clock, self._agent_secrets(), told, lambda: info, self.rejections)
+        room = BootstrapRoom(
+            self.sessions, self._clock, self._agent_secrets(), told, lambda: info, self.rejections, self._expect_dial
+        )
         with _given_by("--grpc-port"):
             self._bootstrap = await self._open_bootstrap(
                 settings.grpc_listen.host, settings.grpc_listen.port, settings.jwt_secret.reveal(), room.authenticate
@@ -239,7 +244,10 @@ class Router:
             return
         self.recorder.registry_changed(change)
         match change:
-            case Registered(agent) | Removed(agent) | LinkLost(agent) | LinkReturned(agent) | HealthChanged(agent):
+            case LinkLost(agent):
+                self.placing.expect(agent)
+                self.placing.revisit(agent.model)
+            case Registered(agent) | Removed(agent) | LinkReturned(agent) | HealthChanged(agent):
                 self.placing.revisit(agent.model)
         if (
             isinstance(change, Registered)
@@ -249,6 +257,11 @@ class Router:
             self.placing.revisit(change.previous.model)
         if isinstance(change, HealthChanged):
             _tell_health(change)
+
+    def _expect_dial(self, subject: str) -> None:
+        for agent in self.registry:
+            if not agent.linked and subject_of(agent.peer) == subject:
+                self.placing.expect(agent)
 
     async def _monitor(self) -> None:
         settings = self._settings

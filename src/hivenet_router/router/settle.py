@@ -92,12 +92,14 @@ class SettlingRoom:
         self._link_resets: dict[PeerId, float] = {}
         self._lines: Final = Rations()
 
-    def attempt_failed(self, agent: Agent, tenant: str, failed: Failed) -> None:
-        """Book an attempt of which the client has seen nothing."""
-        self._suspecting.failed(agent, mark_of(failed.failure), sample_s=failed.head_s)
-        self._recorder.attempt_failed(agent, tenant)
+    def attempt_failed(self, agent: Agent, tenant: str, failed: Failed, *, is_forgiven: bool = False) -> None:
+        """Book an attempt of which the client has seen nothing; one that is forgiven is no failure of the agent."""
         if isinstance(failed.failure, LinkDead):
             self._count_link_reset(agent)
+        if is_forgiven:
+            return
+        self._suspecting.failed(agent, mark_of(failed.failure), sample_s=failed.head_s)
+        self._recorder.attempt_failed(agent, tenant)
 
     def settle(self, visit: Visit, age_s: float) -> int:
         """Book how this request ended, `age_s` seconds after it arrived; the status it is counted with."""
@@ -135,7 +137,7 @@ class SettlingRoom:
                 agent, sample_s=served.head_s, input_tokens=input_tokens, output_tokens=output_tokens
             )
         elif served.finished.outcome in _CUT_BY_BACKEND:
-            mark = Mark.APPLICATION if agent.linked else Mark.CONNECTION
+            mark = Mark.CONNECTION if served.finished.outcome == "link_lost" else Mark.APPLICATION
             self._suspecting.failed(agent, mark, sample_s=served.head_s)
 
     def _settle_exhausted(self, visit: Visit, refusal: Refusal, exhausted_by: str) -> None:

@@ -10,19 +10,19 @@ from functools import lru_cache
 
 import structlog
 
-from hivenet_router.core.agent import Agent
-from hivenet_router.core.attempts import Attempts, GiveUp, RetrySameFree, StepSpent, TryAnother
+from hivenet_router.core.attempts import Attempts, GiveUp, RetrySameFree, StepSpent, TryAnother, Verdict
 from hivenet_router.core.refusals import reason
 from hivenet_router.names.errors import ErrorCode
 from hivenet_router.names.paths import InferencePath
 from hivenet_router.ports import ClientGone, Clock, Exchange, Recorder
 from hivenet_router.router import arrive, identify, redirect, refuse
 from hivenet_router.router.admit import admit
-from hivenet_router.router.forward import Failed, ForwardRoom, Served
+from hivenet_router.router.forward import ForwardRoom, Served
 from hivenet_router.router.hold import hold
 from hivenet_router.router.place import PlacingRoom
 from hivenet_router.router.refuse import Refusal
 from hivenet_router.router.rejections import RejectionRoom
+from hivenet_router.router.remember import RememberingRoom
 from hivenet_router.router.settle import SettlingRoom, Visit
 from hivenet_router.router.stages import Admitted
 
@@ -36,6 +36,7 @@ class House:
     placing: PlacingRoom
     forwarding: ForwardRoom
     settling: SettlingRoom
+    remembering: RememberingRoom
     rejections: RejectionRoom
     clock: Clock
     recorder: Recorder
@@ -85,15 +86,26 @@ async def _serve(admitted: Admitted, visit: Visit, house: House) -> Served:
     Raises: Refusal when nobody can, or the last thing said is final; ClientGone.
     """
     attempts, number = _whole_budget(house.tries_per_step_max), None
+    remembering, arrived = house.remembering, admitted.request.exchange.arrived
+    deadly = await remembering.recall(arrived) if remembering.is_in_use else None
+    if deadly is not None:
+        attempts = attempts.once_only()
     while True:
         with await house.placing.place(admitted, attempts, earlier=number) as placed:
             attempts, number, visit.agent = placed.attempts, placed.number, placed.agent
             result = await house.forwarding.forward(admitted, placed)
             if isinstance(result, Served):
+                if deadly is not None and result.finished.outcome == "answered":
+                    remembering.served(deadly)
                 return result
+            failure, peer = result.failure, placed.agent.peer
             # Before the slot is free again, so that whoever is woken by it knows how the agent did.
-            house.settling.attempt_failed(placed.agent, visit.tenant, result)
-        attempts = _next(attempts, result, placed.agent)
+            house.settling.attempt_failed(
+                placed.agent, visit.tenant, result, is_forgiven=attempts.forgives(failure, peer)
+            )
+        if result.engine_died:
+            deadly = await remembering.died(arrived)
+        attempts = _next(attempts.after(failure, peer, was_taken=result.was_taken))
 
 
 @lru_cache(maxsize=1)
@@ -101,12 +113,12 @@ def _whole_budget(tries_max: int) -> Attempts:
     return Attempts(tries_max=tries_max)
 
 
-def _next(attempts: Attempts, failed: Failed, agent: Agent) -> Attempts:
+def _next(verdict: Verdict) -> Attempts:
     """What is left to try after a failed attempt.
 
     Raises: Refusal when nothing is.
     """
-    match attempts.after(failed.failure, agent.peer):
+    match verdict:
         case TryAnother(rest) | RetrySameFree(rest):
             return rest
         case StepSpent(spent):

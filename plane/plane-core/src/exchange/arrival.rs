@@ -60,6 +60,8 @@ pub struct Arrival {
     pub client: Arc<str>,
     /// Set when the request came from a peer.
     pub peer: Option<Arc<str>>,
+    /// That peer is of our own kind.
+    pub is_from_own_kind: bool,
     pub request_id: String,
     /// Fields that every reply of this listener carries.
     pub standing_fields: Arc<Vec<Pair>>,

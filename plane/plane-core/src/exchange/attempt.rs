@@ -9,7 +9,7 @@ use crate::{
     events::Event,
     http1::{ResponseHead, path::has_dot_segment},
     meter,
-    upstream::Answer,
+    upstream::{Answer, Trail},
 };
 use bytes::{Bytes, BytesMut};
 use std::{
@@ -39,6 +39,7 @@ pub(super) async fn attempt(
         forward,
         begun: Instant::now(),
         head_s: 0.0,
+        trail: Trail::default(),
     };
     let result = match tokio::time::timeout(forward.within, attempt.reach_first_byte()).await {
         Ok(result) => result,
@@ -51,7 +52,15 @@ pub(super) async fn attempt(
         Ok(success) => Ok((success, attempt.head_s)),
         Err(mut failure) => {
             failure.head_s = attempt.head_s;
-            failure.is_link_down = told.context.lanes.is_link_down(&forward.target);
+            let trail = &attempt.trail;
+            failure.is_link_down = failure.kind == FailureKind::NoLink || trail.is_link_closed();
+            failure.unlinked = match failure.is_link_down {
+                true => told.context.lanes.unlinked(&forward.target),
+                false => None,
+            };
+            failure.is_taken =
+                trail.is_taken || (failure.kind == FailureKind::Truncated && attempt.head_s > 0.0);
+            failure.is_stale = trail.is_stale;
             Err(failure)
         }
     }
@@ -63,6 +72,7 @@ struct Attempt<'a> {
     begun: Instant,
     /// Seconds to the response head; 0 until it is there.
     head_s: f64,
+    trail: Trail,
 }
 
 impl Attempt<'_> {
@@ -79,7 +89,10 @@ impl Attempt<'_> {
             return Err(Failure::new(FailureKind::Malformed, why));
         }
         let request = forward.request(told.arrival);
-        let mut answer = told.context.lanes.send(&forward.target, &request).await?;
+        let resend = forward.resend(told.arrival);
+        let lanes = &told.context.lanes;
+        let sent = lanes.send(&forward.target, &request, resend, &mut self.trail);
+        let mut answer = sent.await?;
         drop(request);
         self.head_s = self.begun.elapsed().as_secs_f64();
         let (status, is_stream) = (answer.head.status, answer.head.is_event_stream());

@@ -9,7 +9,7 @@ use crate::{
         },
     },
     meter::Usage,
-    upstream::{HttpUpstream, Outgoing},
+    upstream::{HttpUpstream, Outgoing, Resend},
 };
 use bytes::{Bytes, BytesMut};
 use libp2p::PeerId;
@@ -77,6 +77,11 @@ pub struct ForwardSpec {
     pub stream_fields: Vec<Pair>,
     /// The request ID goes along under this name; empty: as the client sent it.
     pub request_id_name: Bytes,
+    /// What may be sent a second time without asking.
+    pub resend: Resend,
+    /// A field of the request that says otherwise, with one of the same words; it ends here. A peer of
+    /// our own kind knows it and counts, so for one that says nothing it is `Unsent`. Empty: none.
+    pub resend_name: Bytes,
     /// Longest silence between two pieces of a streamed answer.
     pub idle: Duration,
     /// Longest streamed answer, counted from the attempt's start.
@@ -172,6 +177,22 @@ impl Forward {
         }
     }
 
+    /// What may be sent a second time without asking, by the request's own word where it has one.
+    pub(super) fn resend(&self, arrival: &Arrival) -> Resend {
+        let name = &self.spec.resend_name;
+        if name.is_empty() {
+            return self.spec.resend;
+        }
+        let mut fields = arrival.head.fields.iter();
+        fields
+            .find(|(other, _)| other.eq_ignore_ascii_case(name))
+            .and_then(|(_, word)| Resend::named(word))
+            .unwrap_or(match arrival.is_from_own_kind {
+                true => Resend::Unsent,
+                false => self.spec.resend,
+            })
+    }
+
     /// Whether the client's field of that name does not go on, besides those of its own hop.
     fn stays(&self, name: &[u8]) -> bool {
         let spec = &self.spec;
@@ -182,6 +203,7 @@ impl Forward {
             || spec.drop_fields.iter().any(|dropped| is(dropped))
             || has_name(&spec.set_fields, name)
             || (!spec.request_id_name.is_empty() && is(&spec.request_id_name))
+            || (!spec.resend_name.is_empty() && is(&spec.resend_name))
     }
 
     /// Head of the reply: the backend's fields, ours in place of those of the same name.
@@ -280,8 +302,15 @@ pub struct Failure {
     pub detail: String,
     /// Seconds to the response head; 0 where none came.
     pub head_s: f64,
-    /// The agent has no live link now.
+    /// The very link that the request went out on has ended, or there was none.
     pub is_link_down: bool,
+    /// The agent, if it has no live link at all.
+    pub unlinked: Option<PeerId>,
+    /// The request went out whole and the other side died before its answer was whole: it may have
+    /// been carried out.
+    pub is_taken: bool,
+    /// That was on a kept connection, which may have been on its way out, and not a byte came back.
+    pub is_stale: bool,
 }
 
 impl Failure {
@@ -294,6 +323,9 @@ impl Failure {
             detail: detail.into(),
             head_s: 0.0,
             is_link_down: false,
+            unlinked: None,
+            is_taken: false,
+            is_stale: false,
         })
     }
 }

@@ -210,6 +210,11 @@ impl<IO: ServerIo> Served<IO> {
             digest,
             client: self.who.client.clone(),
             peer: self.who.peer.clone(),
+            is_from_own_kind: self
+                .who
+                .link
+                .as_ref()
+                .is_some_and(|link| link.is_own_kind()),
             request_id: exchange::request_id(head.fields.get("x-request-id")),
             request_id_names: self.door.request_id_names(&head.path),
             standing_fields: self.door.spec.standing_fields.clone(),

@@ -180,6 +180,12 @@ impl Conn {
         self.agent_version.get().map(String::as_str)
     }
 
+    /// Whether the peer has said that it is of our own kind.
+    pub fn is_own_kind(&self) -> bool {
+        let version = self.agent_version();
+        version.is_some_and(|version| version.starts_with(OWN_AGENT_PREFIX))
+    }
+
     /// Keeps the first agent version the peer gives and sets the cap by it. True: it was the first.
     pub(super) fn identified(&self, agent_version: &str) -> bool {
         let text = agent_version

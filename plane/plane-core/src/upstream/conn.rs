@@ -34,7 +34,9 @@ pub struct UpConn {
 /// Why no response head came.
 #[derive(Debug)]
 pub(super) enum NoHead {
-    /// The connection died before a byte of the answer.
+    /// The connection died before the request had gone out whole, so nobody can have carried it out.
+    Unsent(io::Error),
+    /// It died behind the whole request and before a byte of the answer.
     Nothing(io::Error),
     /// It died inside the head.
     Partial(io::Error),
@@ -79,7 +81,7 @@ impl UpConn {
             Sending::Done => self.read_head(&mut parser).await?,
             Sending::CutShort(error) => match self.read_head(&mut parser).await {
                 // The first error says more than the one that follows from it.
-                Err(NoHead::Nothing(_)) => return Err(NoHead::Nothing(error)),
+                Err(NoHead::Nothing(_)) => return Err(NoHead::Unsent(error)),
                 head => head?,
             },
         };

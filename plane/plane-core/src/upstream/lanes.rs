@@ -91,6 +91,62 @@ pub struct Answer {
     pub link_closed: Option<LinkClosed>,
 }
 
+/// What may be sent a second time, on a fresh connection, when a kept one breaks under it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resend {
+    /// Also what went out whole, and may have been carried out.
+    #[default]
+    Whole,
+    /// Only what did not go out whole, as long as its link lives: all else is for whoever decides.
+    Unsent,
+    /// Nothing, and no kept connection is used in the first place.
+    Never,
+}
+
+impl Resend {
+    pub fn named(name: &[u8]) -> Option<Resend> {
+        match name {
+            b"whole" => Some(Resend::Whole),
+            b"unsent" => Some(Resend::Unsent),
+            b"never" => Some(Resend::Never),
+            _ => None,
+        }
+    }
+}
+
+/// What is known of a request on its way, also where its sender gives it up half-way.
+#[derive(Default)]
+pub struct Trail {
+    /// The link that it last went out on.
+    link: Option<Arc<Conn>>,
+    /// It went out whole, and the connection died before an answer was whole.
+    pub is_taken: bool,
+    /// That was a kept connection, and not a byte of an answer came.
+    pub is_stale: bool,
+}
+
+impl Trail {
+    fn goes_by(&mut self, lane: &Lane) {
+        self.link = match lane {
+            Lane::Peer { conn, .. } => Some(conn.clone()),
+            Lane::Http(_) => None,
+        };
+        (self.is_taken, self.is_stale) = (false, false);
+    }
+
+    fn ends(&mut self, no_head: &NoHead, was_kept: bool) {
+        self.is_taken = matches!(no_head, NoHead::Nothing(_) | NoHead::Partial(_));
+        self.is_stale = was_kept && matches!(no_head, NoHead::Nothing(_));
+    }
+
+    /// Whether the very link that it went out on has ended, for whatever reason.
+    pub fn is_link_closed(&self) -> bool {
+        self.link
+            .as_ref()
+            .is_some_and(|link| link.closed.is_cancelled())
+    }
+}
+
 enum Lane {
     Peer { conn: Arc<Conn>, pool: Arc<Pool> },
     Http(Arc<HttpUpstream>),
@@ -116,20 +172,45 @@ impl Lanes {
 
     /// Sends the request and gives the answer's head and body.
     ///
-    /// A kept connection that dies before a byte of the answer was only stale: the request goes
-    /// once more, on a fresh one, of whichever link the agent has by then.
+    /// A kept connection that dies before a byte of the answer was only stale: as far as `resend`
+    /// allows, the request goes once more, on a fresh one. `trail` tells what became of the last.
     /// Source: technical-notes.md 'hyper'; field-cases.md O-09.
-    pub async fn send(&self, target: &Target, request: &Outgoing) -> Result<Answer, Box<Failure>> {
+    pub async fn send(
+        &self,
+        target: &Target,
+        request: &Outgoing,
+        resend: Resend,
+        trail: &mut Trail,
+    ) -> Result<Answer, Box<Failure>> {
         let mut lane = self.lane(target)?;
-        if let Some(kept) = lane.pool().take().await {
-            match lane.send(kept, request).await {
+        trail.goes_by(&lane);
+        let kept = match resend {
+            Resend::Never => None,
+            _ => lane.pool().take().await,
+        };
+        if let Some(kept) = kept {
+            let no_head = match lane.send(kept, request).await {
                 Ok(answer) => return Ok(answer),
-                Err(NoHead::Nothing(_)) => lane = self.lane(target)?,
-                Err(other) => return Err(failure(other)),
+                Err(no_head) => no_head,
+            };
+            trail.ends(&no_head, true);
+            let is_due = match no_head {
+                NoHead::Unsent(_) => resend == Resend::Whole || !trail.is_link_closed(),
+                NoHead::Nothing(_) => resend == Resend::Whole,
+                NoHead::Partial(_) | NoHead::Malformed(_) => false,
+            };
+            if !is_due {
+                return Err(failure(no_head));
             }
+            lane = self.lane(target)?;
+            trail.goes_by(&lane);
         }
         let fresh = lane.open().await?;
-        lane.send(fresh, request).await.map_err(failure)
+        let sent = lane.send(fresh, request).await;
+        sent.map_err(|no_head| {
+            trail.ends(&no_head, false);
+            failure(no_head)
+        })
     }
 
     fn lane(&self, target: &Target) -> Result<Lane, Box<Failure>> {
@@ -162,10 +243,11 @@ impl Lanes {
         }
     }
 
-    pub fn is_link_down(&self, target: &Target) -> bool {
+    /// The agent that it would go to, if that has no live link at all.
+    pub fn unlinked(&self, target: &Target) -> Option<PeerId> {
         match target {
-            Target::Peer(peer) => self.peers.conn(peer).is_none(),
-            Target::Http(_) => false,
+            Target::Peer(peer) => self.peers.conn(peer).is_none().then_some(*peer),
+            Target::Http(_) => None,
         }
     }
 
@@ -244,7 +326,7 @@ impl Lane {
 
 fn failure(no_head: NoHead) -> Box<Failure> {
     match no_head {
-        NoHead::Nothing(error) => Failure::new(
+        NoHead::Unsent(error) | NoHead::Nothing(error) => Failure::new(
             FailureKind::Reset,
             format!("closed before an answer: {error}"),
         ),

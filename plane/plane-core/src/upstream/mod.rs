@@ -13,5 +13,5 @@ mod pool;
 pub use body::{BodyBroken, UpBody};
 pub use conn::{Outgoing, UpConn};
 pub use io::UpstreamIo;
-pub use lanes::{Answer, HttpUpstream, Lanes, LinkClosed};
+pub use lanes::{Answer, HttpUpstream, Lanes, LinkClosed, Resend, Trail};
 pub use pool::{Pool, PoolLimits};

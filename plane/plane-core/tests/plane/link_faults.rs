@@ -9,6 +9,7 @@ use crate::{
 use plane_core::{
     events::Event,
     exchange::{Arrival, BreakKind, Outcome, Target},
+    upstream::Resend,
 };
 use std::sync::Arc;
 
@@ -199,4 +200,51 @@ async fn what_an_agent_refuses_or_cannot_take_comes_as_a_status() {
     arrival.mailbox.post(respond(503, ""));
     client.answer().await;
     assert!(matches!(linked.target, Target::Peer(_)));
+}
+
+/// One request on the stream that an earlier one left behind, and one on a fresh stream.
+#[tokio::test]
+async fn a_link_replaced_under_requests_that_wait_is_a_lost_link_to_them() {
+    let backend = Backend::new(|mut serving| async move {
+        let served = if serving.number == 0 { 1 } else { 0 };
+        for _ in 0..served {
+            serving.request().await;
+            serving.send(sized("ok")).await;
+        }
+        serving.request().await;
+        serving.closed().await;
+    })
+    .await;
+    let mut linked = Linked::new(backend.address).await;
+    let forward = |linked: &Linked| linked.forward_with(|spec| spec.resend = Resend::Unsent);
+    let (mut client, arrival) = linked.router.asked().await;
+    arrival.mailbox.post(forward(&linked));
+    assert_eq!(client.answer().await.text(), "ok");
+    linked.router.outcome(&arrival).await;
+    let mut waiting = Vec::new();
+    for requests in 2..4 {
+        let (client, arrival) = linked.router.asked().await;
+        arrival.mailbox.post(forward(&linked));
+        while backend.requests() < requests {
+            backend.requested().await;
+        }
+        waiting.push((client, arrival));
+    }
+    linked.link().await;
+    let mut failures = Vec::new();
+    while failures.len() < 2 {
+        match linked.router.told().await {
+            Event::Failed { failure, .. } => failures.push(failure),
+            other => panic!("not a failure: {other:?}"),
+        }
+    }
+    for failure in &failures {
+        assert!(failure.is_link_down && failure.is_taken, "{failure:?}");
+        assert_eq!(failure.unlinked, None);
+    }
+    assert_eq!(backend.requests(), 3);
+    for (mut client, arrival) in waiting {
+        arrival.mailbox.post(respond(502, ""));
+        client.answer().await;
+    }
 }

@@ -2,9 +2,10 @@
 
 use crate::{
     backend::{Backend, sized},
-    bench::{Bench, respond},
+    bench::{Bench, forward_with, respond},
 };
-use plane_core::exchange::Target;
+use bytes::Bytes;
+use plane_core::{exchange::Target, upstream::Resend};
 
 async fn ask(bench: &mut Bench, target: &Target) -> String {
     let (mut client, arrival) = bench.forwarded(target).await;
@@ -128,4 +129,82 @@ async fn a_backend_that_says_close_is_not_asked_again_on_that_connection() {
         assert_eq!(ask(&mut bench, &target).await, "ok");
         assert_eq!(backend.connections(), n);
     }
+}
+
+/// One answer on each connection, then the next request is taken and the connection reset.
+async fn resets_the_second() -> Backend {
+    Backend::new(|mut serving| async move {
+        serving.request().await;
+        serving.send(sized("ok")).await;
+        serving.request().await;
+        serving.reset();
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_may_have_been_carried_out_is_not_sent_again_where_that_is_for_others_to_decide() {
+    let mut bench = Bench::new();
+    let backend = resets_the_second().await;
+    let target = bench.server(backend.address);
+    let forward = || forward_with(&target, |_, spec| spec.resend = Resend::Unsent);
+    let (mut client, arrival) = bench.asked().await;
+    arrival.mailbox.post(forward());
+    assert_eq!(client.answer().await.text(), "ok");
+    bench.outcome(&arrival).await;
+    let (mut client, arrival) = bench.asked().await;
+    arrival.mailbox.post(forward());
+    let failure = bench.failed(&arrival).await;
+    assert!(failure.is_taken && failure.is_stale, "{failure:?}");
+    assert_eq!((backend.connections(), backend.requests()), (1, 2));
+    arrival.mailbox.post(respond(502, ""));
+    client.answer().await;
+}
+
+#[tokio::test]
+async fn the_last_try_goes_out_on_a_fresh_connection_by_the_word_of_the_request() {
+    let mut bench = Bench::new();
+    let backend = Backend::new(|mut serving| async move {
+        while let Some(request) = serving.request().await {
+            let is_clean = !request.head.to_ascii_lowercase().contains("x-resend");
+            serving
+                .send(sized(if is_clean { "ok" } else { "it came through" }))
+                .await;
+        }
+    })
+    .await;
+    let target = bench.server(backend.address);
+    for (word, connections) in [("whole", 1), ("whole", 1), ("never", 2), ("nonsense", 2)] {
+        let mut client = bench.client().await;
+        let request = format!(
+            "POST /v1/x HTTP/1.1\r\nHost: h\r\nX-Resend: {word}\r\nContent-Length: 2\r\n\r\n{{}}"
+        );
+        client.send(request).await;
+        let arrival = bench.arrived().await;
+        arrival.mailbox.post(forward_with(&target, |_, spec| {
+            spec.resend_name = Bytes::from_static(b"x-resend");
+        }));
+        assert_eq!(client.answer().await.text(), "ok");
+        bench.outcome(&arrival).await;
+        assert_eq!(backend.connections(), connections, "{word}");
+    }
+}
+
+#[tokio::test]
+async fn an_engine_that_breaks_off_inside_its_answer_has_taken_the_request() {
+    let mut bench = Bench::new();
+    let backend = Backend::new(|mut serving| async move {
+        serving.request().await;
+        serving
+            .send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+            .await;
+        serving.reset();
+    })
+    .await;
+    let target = bench.server(backend.address);
+    let (mut client, arrival) = bench.forwarded(&target).await;
+    let failure = bench.failed(&arrival).await;
+    assert!(failure.is_taken && !failure.is_stale, "{failure:?}");
+    arrival.mailbox.post(respond(502, ""));
+    client.answer().await;
 }

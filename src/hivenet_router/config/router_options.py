@@ -25,7 +25,8 @@ ROUTER_NETWORK: Final = (
         "--http-port",
         ":8080",
         Kind.LISTEN_ADDRESS,
-        "Where clients reach /v1/* and /health, over plain HTTP/1.1; without a host on every interface.",
+        "Where clients reach /v1/* and /health, over plain HTTP/1.1; no host is every interface, a name all "
+        "its addresses, as on the other ports.",
     ),
     Option(
         "--grpc-port",
@@ -38,8 +39,8 @@ ROUTER_NETWORK: Final = (
         "--p2p-listen-addr",
         "127.0.0.1",
         Kind.IP,
-        "Interface on which agents' libp2p links are accepted; 0.0.0.0 or :: for all, which agents on other machines "
-        "need.",
+        "Interface on which agents' libp2p links are accepted; 0.0.0.0 for all of IPv4 or :: for all, which agents on "
+        "other machines need.",
     ),
     Option(
         "--p2p-port",

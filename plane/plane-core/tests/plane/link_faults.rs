@@ -200,3 +200,16 @@ async fn what_an_agent_refuses_or_cannot_take_comes_as_a_status() {
     client.answer().await;
     assert!(matches!(linked.target, Target::Peer(_)));
 }
+
+#[cfg(debug_assertions)]
+#[tokio::test]
+async fn a_panic_of_the_links_task_is_told() {
+    let mut bench = crate::bench::Bench::new();
+    bench.plane.context().peers.panic();
+    match bench.told().await {
+        plane_core::events::Event::Broken { why } => {
+            assert!(why.starts_with("the task of the libp2p links panicked: "))
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -145,8 +145,8 @@ def _say_started(router: Router) -> None:
     if addresses is not None:
         log.info(
             "router_started",
-            http=[_joined(address) for address in addresses.http],
-            metrics=[_joined(address) for address in addresses.metrics],
+            http=",".join(map(_joined, addresses.http)),
+            metrics=",".join(map(_joined, addresses.metrics)),
             grpc=[_joined(address) for address in addresses.grpc],
             libp2p=list(addresses.libp2p),
             peer_id=router.plane.peer_id,

@@ -156,7 +156,7 @@ def start_ours(
         [
             str(tools.router), "--http-port", http, "--grpc-port", grpc, "--metrics-port", metrics,
             "--p2p-port", str(p2p), "--jwt-secret-file", secret, "--identity-path", "router.key",
-            "--disk-db-path", "store", "--audit-log-path", "audit.jsonl", "--log-format", "json",
+            "--log-format", "json",
             *limits.options("--"), *limits.more, *far,
         ],
     )  # fmt: skip

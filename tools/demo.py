@@ -170,7 +170,7 @@ def start(folder: Path, programs: list[Program], engine: Engine) -> House:
         [
             str(BIN / "hivenet-router"), "--http-port", "127.0.0.1:0", "--grpc-port", "127.0.0.1:0",
             "--metrics-port", "127.0.0.1:0", "--p2p-port", "0", "--jwt-secret-file", "secret.txt",
-            "--identity-path", "router.key", "--disk-db-path", "store", "--log-format", "json", *engine.router,
+            "--identity-path", "router.key", "--log-format", "json", *engine.router,
         ],
         folder,
     )  # fmt: skip

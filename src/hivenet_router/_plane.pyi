@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias, final
 __all__ = [
     "Answered",
     "Arrived",
+    "Broken",
     "Completed",
     "Digest",
     "DoorSpec",
@@ -376,6 +377,13 @@ class Rejected:
     def reason(self) -> str: ...
 
 @final
+class Broken:
+    """A part without which the plane is of no use has panicked; nothing can be relied on from here on."""
+
+    @property
+    def why(self) -> str: ...
+
+@final
 class Completed:
     """The end of a `request` or a `dial`; `error` says why it came to nothing."""
 
@@ -389,7 +397,18 @@ class Completed:
     def body(self) -> bytes: ...
 
 _Event: TypeAlias = (
-    Arrived | Head | Started | Answered | Failed | Finished | PeerUp | PeerDown | PeerIdentified | Rejected | Completed
+    Arrived
+    | Head
+    | Started
+    | Answered
+    | Failed
+    | Finished
+    | PeerUp
+    | PeerDown
+    | PeerIdentified
+    | Rejected
+    | Broken
+    | Completed
 )
 
 @final
@@ -425,8 +444,11 @@ class Plane:
         """Has the commands given so far carried out."""
     def set_eager(self, eager: bool) -> None:
         """While eager, events that usually wait for company wake the loop at once."""
-    def listen_http(self, host: str, port: int, door: DoorSpec) -> tuple[str, int]:
-        """Raises: OSError when it cannot be bound; ValueError when `host` is no IP address."""
+    def listen_http(self, hosts: list[str], port: int, door: DoorSpec) -> list[tuple[str, int]]:
+        """Listens on all of these under the bounds of one door, with one port, also where it is 0.
+
+        Raises: OSError when one cannot be bound; ValueError when one is no IP address.
+        """
     def listen_peers(self, address: str) -> list[str]:
         """Multiaddrs bound; blocks until then. Raises: OSError, ValueError."""
     def upstream(self, host: str, port: int, *, idle_max: int = 256, age_max_s: float = 30.0) -> Upstream: ...

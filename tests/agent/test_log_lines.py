@@ -8,7 +8,13 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from hivenet_router.adapters.log import HIDDEN, set_up_logs
+from hivenet_router.adapters.log import (
+    FOREIGN_EVERY_S,
+    FOREIGN_LINES_MAX,
+    FOREIGN_LOGGERS_MAX,
+    HIDDEN,
+    set_up_logs,
+)
 from hivenet_router.config import Secret
 
 
@@ -107,6 +113,92 @@ def test_a_value_cannot_begin_a_line_of_its_own(how: str) -> None:
     structlog.get_logger("agent").info("x", why='one\ntwo\x1b[2J "quoted"')
     assert len(lines(out)) == 1
     assert "\x1b" not in out.getvalue()
+
+
+STEERING = {
+    "C1 control": "\x9b",
+    "next line": "\x85",
+    "delete": "\x7f",
+    "override": "\u202e",
+    "isolate": "\u2067",
+    "mark": "\u200f",
+    "no width": "\u200b",
+    "byte order": "\ufeff",
+    "line separator": "\u2028",
+    "tag": "\U000e0041",
+    "half a pair": "\ud800",
+}
+
+
+@pytest.mark.parametrize("character", STEERING.values(), ids=STEERING)
+@pytest.mark.parametrize("how", ["json", "nocolor"])
+def test_no_character_steers_a_terminal_or_turns_the_order_of_what_is_read(how: str, character: str) -> None:
+    out = io.StringIO()
+    set_up_logs("info", {}, how, to=out)  # type: ignore[arg-type]  # two words of the option
+    text = f"one{character}two"
+    structlog.get_logger("agent").info(text, why=text, all=[text, {text: text}], **{text: 1})
+    logging.getLogger(f"lib{character}rary").warning("said %s", text)
+    try:
+        raise ValueError(text)  # noqa: TRY301  # only its traceback is wanted
+    except ValueError:
+        structlog.get_logger("agent").exception("failed")
+    assert all(each.isprintable() or each in "\t\n" for each in out.getvalue())
+    assert len([line for line in out.getvalue().split("\n") if line and not line.startswith(" ")]) == 3
+    if how == "json":
+        said = json.loads(out.getvalue().split("\n")[0])
+        assert (said["msg"], said["why"], said["all"], said[text]) == (text, text, [text, {text: text}], 1)
+
+
+def test_letters_of_any_script_are_written_as_they_are() -> None:
+    out = io.StringIO()
+    set_up_logs("info", {}, "nocolor", to=out)
+    structlog.get_logger("agent").info("x", why="größer שלום 漢字 😀")
+    assert "größer שלום 漢字 😀" in out.getvalue()
+
+
+def test_what_an_exception_says_cannot_begin_a_line_that_looks_like_one_of_ours() -> None:
+    out = io.StringIO()
+    set_up_logs("info", {}, "nocolor", to=out)
+    try:
+        raise ValueError("x\n2026-12-01T00:00:00Z\tINFO\trouter\trouter_started")  # noqa: TRY301  # only its traceback is wanted
+    except ValueError:
+        structlog.get_logger("router").exception("failed")
+    first, *others = out.getvalue().rstrip("\n").split("\n")
+    assert first.endswith("failed")
+    assert others
+    assert all(line.startswith("    ") and "\t" not in line for line in others)
+
+
+def test_a_library_that_strangers_make_talk_is_written_in_measure_and_the_rest_is_counted() -> None:
+    out, now = io.StringIO(), [100.0]
+    set_up_logs("info", {}, "json", to=out, seconds=lambda: now[0])
+    for _ in range(1775):
+        logging.getLogger("grpclib.protocol").error("unexpected frame")
+    logging.getLogger("asyncio").error("of another")
+    structlog.get_logger("router").info("of ours")
+    said = [json.loads(line) for line in lines(out)]
+    assert [line["logger"] for line in said] == [*["grpclib.protocol"] * FOREIGN_LINES_MAX, "asyncio", "router"]
+    now[0] += FOREIGN_EVERY_S
+    logging.getLogger("grpclib.protocol").error("unexpected frame")
+    assert json.loads(lines(out)[-1])["suppressed"] == 1775 - FOREIGN_LINES_MAX
+
+
+def test_a_library_whose_level_the_operator_has_set_is_written_in_full() -> None:
+    out = io.StringIO()
+    set_up_logs("info", {"grpclib": "debug"}, "json", to=out, seconds=lambda: 0.0)
+    for _ in range(100):
+        logging.getLogger("grpclib.protocol").debug("frame")
+    assert len(lines(out)) == 100
+
+
+def test_ours_are_not_limited_and_any_number_of_loggers_shares_a_bound() -> None:
+    out = io.StringIO()
+    set_up_logs("info", {}, "json", to=out, seconds=lambda: 0.0)
+    for _ in range(100):
+        structlog.get_logger("router").info("x")
+    for number in range(10 * FOREIGN_LOGGERS_MAX):
+        logging.getLogger(f"library.{number}").warning("x")
+    assert len(lines(out)) == 100 + FOREIGN_LOGGERS_MAX + FOREIGN_LINES_MAX
 
 
 @pytest.mark.parametrize("how", ["json", "nocolor"])

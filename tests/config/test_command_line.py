@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.config.given import good_agent, good_router, refused, router
+from tests.config.given import good_agent, good_router, good_whole_router, refused, router
 
 from hivenet_router.config.command_line import scan
 from hivenet_router.config.option import Kind, Program
@@ -39,7 +39,7 @@ def test_a_value_may_hold_an_equals_sign() -> None:
 
 
 def test_a_value_may_begin_with_a_dash() -> None:
-    assert good_router("--disk-db-ttl", "-1").storage.history_ttl_s is None
+    assert good_whole_router("--disk-db-ttl", "-1").storage.history_ttl_s is None
     assert good_agent("--model", "--engine").model == "--engine"
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.config.given import good_agent, refused, router
 
 from hivenet_router.config import OPTIONS, AgentSettings, Exit, Option, Program, RouterSettings, parse
-from hivenet_router.config.help_text import LATER_NOTE, help_text
+from hivenet_router.config.help_text import IDLE_NOTE, REFUSED_NOTE, help_text
 
 
 def ended(result: RouterSettings | AgentSettings | Exit) -> Exit:
@@ -32,7 +32,8 @@ def test_help_tells_all_about_every_option(option: Option) -> None:
     assert option.default in text
     assert all(bound in text for bound in (option.at_least, option.at_most, option.more_than))
     assert all(choice in text for choice in option.choices)
-    assert (LATER_NOTE in text) is option.later
+    assert (REFUSED_NOTE in text) is (option.unbuilt is not None and option.unbuilt.refuses)
+    assert (IDLE_NOTE in text) is (option.unbuilt is not None and not option.unbuilt.refuses)
 
 
 def test_no_default_speaks_of_one_of_many() -> None:
@@ -76,7 +77,7 @@ def test_a_check_prints_every_option_and_ends_well() -> None:
 
 
 def test_a_check_prints_warnings_apart() -> None:
-    exit_ = ended(router("--check-config", "--policy-file=p.yaml"))
+    exit_ = ended(router("--check-config", "--ready-needs-agents"))
     assert exit_.stderr.startswith("warning: ")
 
 

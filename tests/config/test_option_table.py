@@ -4,7 +4,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
-from tests.config.given import good_agent, good_router
+from tests.config.given import good_agent, good_router, good_whole_router
 
 from hivenet_router.config.option import Kind, Option, Program
 from hivenet_router.config.options import OPTIONS, OPTIONS_BY_FLAG
@@ -106,4 +106,4 @@ def test_a_limit_of_zero_is_no_limit() -> None:
 
 @pytest.mark.parametrize("days", ["0", "-1"])
 def test_history_without_a_lifetime_is_kept(days: str) -> None:
-    assert good_router("--disk-db-ttl", days).storage.history_ttl_s is None
+    assert good_whole_router("--disk-db-ttl", days).storage.history_ttl_s is None

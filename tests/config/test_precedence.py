@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.config.given import SECRET, WITH_SECRET, good_agent, good_router, refused, router
+from tests.config.given import SECRET, WITH_SECRET, good_agent, good_router, good_whole_router, refused, router
 
 from hivenet_router.config import Exit, Program, RouterSettings, parse
 
@@ -21,15 +21,15 @@ def test_a_variable_that_a_flag_overrides_is_not_even_read() -> None:
 
 def test_an_empty_flag_overrides_the_environment() -> None:
     env = {"HIVENET_ROUTER_POLICY_FILE": "policy.yaml"}
-    assert good_router(env=env).policy.policy_path == Path("policy.yaml")
-    assert good_router("--policy-file", "", env=env).policy.policy_path is None
-    assert good_router("--policy-file=", env=env).policy.policy_path is None
+    assert good_whole_router(env=env).policy.policy_path == Path("policy.yaml")
+    assert good_whole_router("--policy-file", "", env=env).policy.policy_path is None
+    assert good_whole_router("--policy-file=", env=env).policy.policy_path is None
 
 
 def test_an_empty_variable_counts_as_unset() -> None:
     env = {"HIVENET_ROUTER_QUEUE_SIZE": "", "HIVENET_ROUTER_DISK_DB_PATH": ""}
-    assert good_router(env=env).queue_requests_max == 100
-    assert good_router(env=env).storage.disk_db_path == Path("./badger_disk")
+    assert good_whole_router(env=env).queue_requests_max == 100
+    assert good_whole_router(env=env).storage.disk_db_path == Path("./badger_disk")
 
 
 def test_names_of_variables_are_case_sensitive() -> None:
@@ -56,7 +56,7 @@ def test_an_option_without_a_variable_in_the_original_has_one() -> None:
 
 def test_a_setting_without_a_flag_in_the_original_has_one() -> None:
     assert good_router("--max-request-bytes", "5").request_body_bytes_max == 5
-    assert good_router("--rpm-burst-seconds", "5").access.rpm_burst_s == 5
+    assert good_whole_router("--rpm-burst-seconds", "5").access.rpm_burst_s == 5
 
 
 def test_an_agent_reads_both_its_own_and_the_historical_variables() -> None:

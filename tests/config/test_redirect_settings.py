@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypedDict
 
 import pytest
-from tests.config.given import router
+from tests.config.given import whole_router
 
 from hivenet_router.config import RouterSettings
 
@@ -36,12 +36,12 @@ def test_a_router_starts_only_with_redirect_settings_that_fit_together(case: Cas
         path = tmp_path / "redirect.txt"
         path.write_bytes(case["secret_file"].encode())
         argv.append(f"--redirect-secret-file={path}")
-    result = router(*argv, env=case["env"])
+    result = whole_router(*argv, env=case["env"])
     assert isinstance(result, RouterSettings) is case["starts"], result
 
 
 def test_one_label_covers_a_whole_top_level_domain_and_is_told() -> None:
-    settings = router(
+    settings = whole_router(
         "--site-id=fr-1",
         "--redirect-allowed-domains=.com",
         env={"HIVENET_ROUTER_REDIRECT_SECRETS": "k1:" + "s" * 32},
@@ -51,7 +51,7 @@ def test_one_label_covers_a_whole_top_level_domain_and_is_told() -> None:
 
 
 def test_static_keys_are_named_as_what_excludes_a_site_id() -> None:
-    result = router(
+    result = whole_router(
         "--site-id=fr-1",
         "--auth-mode=api-key",
         "--redirect-allowed-domains=.example.com",

@@ -1,7 +1,7 @@
 """Is every value and combination that cannot work refused before the start, with what to do about it?"""
 
 import pytest
-from tests.config.given import agent, good_agent, good_router, refused, router
+from tests.config.given import agent, good_agent, good_router, good_whole_router, refused, router, whole_router
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ from tests.config.given import agent, good_agent, good_router, refused, router
     ],
 )
 def test_a_router_refuses_a_value_it_cannot_use(argv: tuple[str, ...], code: int, words: str) -> None:
-    exit_ = refused(router(*argv))
+    exit_ = refused(whole_router(*argv))
     assert exit_.code == code
     assert words in exit_.stderr
     assert len(exit_.mistakes) == 1
@@ -181,45 +181,42 @@ def test_credentials_in_a_url_are_refused_as_such() -> None:
     ],
 )
 def test_a_shared_store_excludes_some_settings(argv: tuple[str, ...], words: str) -> None:
-    exit_ = refused(router("--sync-store=valkey", "--sync-valkey-addrs=a:1", *argv))
+    exit_ = refused(whole_router("--sync-store=valkey", "--sync-valkey-addrs=a:1", *argv))
     assert exit_.code == 1
     assert words in exit_.stderr
 
 
 def test_a_shared_store_gives_streams_a_time_limit() -> None:
-    settings = good_router("--sync-store=valkey", "--sync-valkey-addrs=a:1", "--request-timeout=2m")
+    settings = good_whole_router("--sync-store=valkey", "--sync-valkey-addrs=a:1", "--request-timeout=2m")
     assert settings.stream_timeout_s == 120.0
     assert ("--stream-timeout", "2m0s") in {(row.flag, row.text) for row in settings.resolved}
 
 
 def test_a_name_agents_can_dial_is_advertised() -> None:
-    assert str(good_router("--advertise-grpc-addr", "router-0:50051").sync.advertised_grpc) == "router-0:50051"
+    assert str(good_whole_router("--advertise-grpc-addr", "router-0:50051").sync.advertised_grpc) == "router-0:50051"
 
 
 def test_the_store_s_name_for_the_site_defaults_to_the_site_id() -> None:
     redirect = ("--site-id=fr-1", "--redirect-allowed-domains=.example.com")
     env = {"HIVENET_ROUTER_REDIRECT_SECRETS": "k1:" + "s" * 32}
-    assert good_router(*redirect, env=env).sync.site == "fr-1"
-    assert good_router(*redirect, "--sync-site=a", env=env).sync.site == "a"
+    assert good_whole_router(*redirect, env=env).sync.site == "fr-1"
+    assert good_whole_router(*redirect, "--sync-site=a", env=env).sync.site == "a"
 
 
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (("--auth-config-file", "auth.yaml"), "every request is served"),
-        (("--auth-mode", "dynamic"), "every request is served"),
-        (("--policy-file", "p.yaml"), "without effect in this version: --policy-file"),
         (("--sync-interval", "2s"), "no effect without --sync-store valkey"),
         (("--redirect-token-ttl", "2s"), "no effect without --site-id"),
         (("--sync-store=valkey", "--sync-valkey-addrs=a:1"), "--sync-min-routers is 1"),
     ],
 )
 def test_a_setting_without_its_effect_is_told_at_start(argv: tuple[str, ...], words: str) -> None:
-    assert any(words in warning for warning in good_router(*argv).warnings)
+    assert any(words in warning for warning in good_whole_router(*argv).warnings)
 
 
 def test_an_auth_mode_beside_a_file_is_told_to_be_unused() -> None:
-    warnings = good_router("--auth-config-file=a.yaml", "--auth-mode=none").warnings
+    warnings = good_whole_router("--auth-config-file=a.yaml", "--auth-mode=none").warnings
     assert any("--auth-mode has no effect" in warning for warning in warnings)
 
 

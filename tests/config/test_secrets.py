@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.config.given import SECRET, agent, good_agent, good_router, refused, router
+from tests.config.given import SECRET, agent, good_agent, good_router, good_whole_router, refused, router
 
 from hivenet_router.config import Exit, Program, Secret, parse
 from hivenet_router.config.secrets_file import SECRET_FILE_BYTES_MAX, read_redirect_secrets, split_keys
@@ -162,7 +162,7 @@ def test_a_bad_secret_is_refused_without_being_shown(name: str, value: str) -> N
 
 def test_no_secret_is_printed_by_a_check(write: Write) -> None:
     path = write(b"hush" * 8)
-    env = {"HIVENET_ROUTER_ADMIN_API_KEYS": "hush1,hush2", "HIVENET_ROUTER_SYNC_VALKEY_PASSWORD": "hush3"}
+    env = {"HIVENET_ROUTER_OPENAI_API_KEY": "hush1", "HIVENET_ROUTER_ANTHROPIC_API_KEY": "hush2"}
     result = router("--check-config", "--jwt-secret-file", path, env=env)
     assert isinstance(result, Exit)
     assert result.code == 0
@@ -171,7 +171,7 @@ def test_no_secret_is_printed_by_a_check(write: Write) -> None:
 
 
 def test_admin_keys_come_comma_separated_or_one_a_line(write: Write) -> None:
-    assert good_router("--admin-api-keys-file", write(b"a, b\nc\n\n")).access.admin_keys == split_keys(b"a,b,c")
+    assert good_whole_router("--admin-api-keys-file", write(b"a, b\nc\n\n")).access.admin_keys == split_keys(b"a,b,c")
 
 
 def test_provider_keys_are_trimmed() -> None:
@@ -185,7 +185,7 @@ def test_provider_keys_are_trimmed() -> None:
     [(b"p\n", b"p"), (b"p\r\n", b"p"), (b"p\n\n", b"p\n"), (b" p ", b" p "), (b"p\r", b"p\r")],
 )
 def test_a_password_loses_one_line_end_only(write: Write, content: bytes, password: bytes) -> None:
-    settings = good_router("--sync-valkey-password-file", write(content))
+    settings = good_whole_router("--sync-valkey-password-file", write(content))
     assert settings.sync.valkey_password == Secret(password)
 
 

@@ -1,5 +1,6 @@
 """A data plane that moves no bytes: it remembers what it was asked, and its exchanges follow scripts."""
 
+import asyncio
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -12,6 +13,7 @@ from hivenet_router.ports import (
     DoorRules,
     Fields,
     ForwardPlan,
+    PlaneBroken,
     PlaneListener,
     Reply,
     RequestFailed,
@@ -44,6 +46,7 @@ class FakePlane(DataPlane):
         self.events: list[str] = []
         """What was asked of it, in order."""
         self.eager = False
+        self.broken = asyncio.Event()
 
     def arrive(self, arrived: FakeArrived, *, respond_takes_s: float = 0.0) -> FakeExchange:
         """A request comes in, and is told to the listener if there is one."""
@@ -58,19 +61,19 @@ class FakePlane(DataPlane):
         """See `ports.DataPlane`."""
         return PEER_ID
 
-    def listen_http(self, host: str, port: int, rules: DoorRules) -> tuple[str, int]:
+    async def listen_http(self, host: str, port: int, rules: DoorRules) -> Sequence[tuple[str, int]]:
         """See `ports.DataPlane`."""
         self.events.append(f"listen {rules.name}")
         if host in self.taken_addresses:
             raise CannotListen(f"cannot listen for {rules.name} on {host}:{port}")
-        return host, port or next(self._ports)
+        return [(host, port or next(self._ports))]
 
-    async def listen_for_peers(self, address: str) -> Sequence[str]:
+    async def listen_for_peers(self, host: str, port: int) -> Sequence[str]:
         """See `ports.DataPlane`."""
         self.events.append("listen peers")
-        if address in self.taken_addresses:
-            raise CannotListen(f"cannot listen for peers on {address}")
-        return [address.replace("/tcp/0", f"/tcp/{next(self._ports)}")]
+        if host in self.taken_addresses:
+            raise CannotListen(f"cannot listen for peers on {host}")
+        return [f"/{'ip6' if ':' in host else 'ip4'}/{host}/tcp/{port or next(self._ports)}"]
 
     async def dial(self, peer_id: str, addresses: Sequence[str], *, within_s: float) -> None:
         """See `ports.DataPlane`."""
@@ -89,6 +92,11 @@ class FakePlane(DataPlane):
     def hear_only(self, peers: Collection[str]) -> None:
         """See `ports.DataPlane`."""
         self.events.append(f"hear only {', '.join(peers)}")
+
+    async def until_broken(self) -> None:
+        """See `ports.DataPlane`."""
+        await self.broken.wait()
+        raise PlaneBroken("a part of it panicked")
 
     def live(self) -> int:
         """See `ports.DataPlane`."""

@@ -72,7 +72,7 @@ class RealBench:
         self.backend = await asyncio.start_server(self._serve, LOOPBACK, self.destination.port)
         rules = DoorRules("peers", body_bytes_max=1024)
         self.plane = PlaneAdapter(new_identity(), rules, self, conns_per_ip=8, inbound_served=8)
-        _, port = self.plane.listen_http(LOOPBACK, a_port(), DoorRules("api", body_bytes_max=1024))
+        ((_, port),) = await self.plane.listen_http(LOOPBACK, a_port(), DoorRules("api", body_bytes_max=1024))
         _, self._client = await asyncio.open_connection(LOOPBACK, port)
         self._client.write(b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}")
         self.exchange: Exchange = await self.arrivals.get()

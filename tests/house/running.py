@@ -32,6 +32,7 @@ from hivenet_router.config import AgentSettings, Exit, RouterSettings, parse
 from hivenet_router.config import Program as Which
 from hivenet_router.core.file_shares import router_shares
 from hivenet_router.ports import Clock
+from hivenet_router.router.door import API
 from hivenet_router.router.serve import Router, running
 from hivenet_router.sim import SimOptions, Simulator
 
@@ -117,13 +118,13 @@ class House:
     def http(self) -> Address:
         """Where clients ask."""
         assert self.router.addresses is not None
-        return self.router.addresses.http
+        return self.router.addresses.http[0]
 
     @property
     def metrics(self) -> Address:
         """Where the metrics page is."""
         assert self.router.addresses is not None
-        return self.router.addresses.metrics
+        return self.router.addresses.metrics[0]
 
     @property
     def grpc(self) -> Address:
@@ -137,6 +138,10 @@ class House:
         assert self.router.addresses is not None
         parts = self.router.addresses.libp2p[0].split("/")
         return parts[2], int(parts[4])
+
+    def requests_there(self) -> list[str]:
+        """The IDs of the clients' requests that are in the router now."""
+        return [each.arrived.request_id for each in self.router.plane.exchanges() if each.arrived.listener == API]
 
     async def page(self) -> Page:
         """The metrics page now."""
@@ -269,11 +274,19 @@ async def agent_of(identity_path: Path, grpc: Address, backend_url: str, *flags:
 class Program:
     """One of the programs as a process; its log goes to a file in the folder."""
 
-    def __init__(self, name: str, folder: Path, *flags: str, module: str | None = None, secret: str = SECRET) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        *flags: str,
+        module: str | None = None,
+        secret: str = SECRET,
+        before: str = "",
+    ) -> None:
         self.log_path = folder / f"{name}.{next(_ports)}.log"
         module = module or {"router": "cli.router", "agent": "cli.agent", "sim": "sim.main"}[name]
         log_flags = () if name == "sim" else ("--log-format=json",)
-        code = f"import sys; from hivenet_router.{module} import main; sys.exit(main())"
+        code = f"{before}\nimport sys; from hivenet_router.{module} import main; sys.exit(main())"
         with self.log_path.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", code, *log_flags, *flags],
@@ -315,9 +328,9 @@ class Program:
 
 
 @contextlib.contextmanager
-def program(name: str, folder: Path, *flags: str, secret: str = SECRET) -> Iterator[Program]:
-    """A program that runs until the block ends at the latest."""
-    started = Program(name, folder, *flags, secret=secret)
+def program(name: str, folder: Path, *flags: str, secret: str = SECRET, before: str = "") -> Iterator[Program]:
+    """A program that runs until the block ends at the latest; `before` is code that runs ahead of it."""
+    started = Program(name, folder, *flags, secret=secret, before=before)
     try:
         yield started
     finally:

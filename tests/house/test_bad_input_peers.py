@@ -284,7 +284,7 @@ async def test_an_agent_with_a_listener_serves_its_router_and_reads_no_strangers
     engine = await house.add_engine(SimOptions(models=("listening",)))
     agent = (await house.add_agent(engine.url, "--p2p-listen-port=0")).agent
     assert (await ask(house.http, CHAT, hello("listening"))).status == 200
-    addresses = await agent.plane.listen_for_peers(f"/ip4/127.0.0.1/tcp/{free_port()}")
+    addresses = await agent.plane.listen_for_peers("127.0.0.1", free_port())
     async with peer() as stranger:
         await stranger.plane.dial(agent.plane.peer_id, addresses, within_s=10.0)
         body = json.dumps(hello("listening", x="y" * (4 << 20))).encode()

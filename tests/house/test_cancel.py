@@ -72,6 +72,8 @@ async def test_a_row_of_clients_that_leave_never_fills_the_agent(tmp_path: Path)
                 for number, client in enumerate(clients):
                     client.ask(CHAT, hello(max_tokens=4000, stream=number % 2 == 0), x_sim="late_head,delay=60")
                 await until(lambda: house.engine.load.running == 4)
+                # Who is reset before it was accepted never arrived.
+                await until(lambda: len(house.requests_there()) == 10)
                 for number, client in enumerate(clients):
                     leave(client, "fin" if number % 3 else "rst")
                 await until(lambda: house.engine.load.running == 0, within_s=NOTICED_WITHIN_S)

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.contracts.test_listening import needs_ipv6
 from tests.house.client import CHAT, MODEL, ask, connected, exchange, hello
 from tests.house.running import SECRET, Program, free_port, program, until
+
+from hivenet_router._plane import is_debug_build
 
 
 def router_flags(**given: int) -> list[str]:
@@ -138,3 +141,66 @@ async def test_a_second_signal_ends_a_program_which_says_how_many_answers_it_cut
                 assert await ending.ended() == 0
     (told,) = ending.events("requests_cut")
     assert told["requests"] == 2
+
+
+_PANICKING = """
+import asyncio
+from hivenet_router.adapters import plane
+
+begin = plane.PlaneAdapter.__init__
+def begin_and_panic(self, *args, **kwargs):
+    begin(self, *args, **kwargs)
+    self.loop.call_later(1.0, self._plane.panic_for_tests)
+plane.PlaneAdapter.__init__ = begin_and_panic
+"""
+
+
+@pytest.mark.skipif(not is_debug_build, reason="a release cannot be made to panic")
+@pytest.mark.parametrize("name", ["router", "agent"])
+async def test_a_panic_of_the_data_plane_ends_the_program_with_a_sentence(tmp_path: Path, name: str) -> None:
+    flags = router_flags() if name == "router" else [f"--router-grpc=127.0.0.1:{free_port()}"]
+    with program(name, tmp_path, *flags, before=_PANICKING) as started:
+        assert await started.ended() == 1
+        (told,) = [line for line in started.events(f"{name}_failed") if line["level"] == "error"]
+    assert "the task of the libp2p links panicked" in str(told["why"])
+    assert "Traceback" not in started.said
+
+
+_TWO_ADDRESSES = """
+from hivenet_router.adapters import listening
+
+async def both(host):
+    return ["127.0.0.1", "::1"]
+listening._looked_up = both
+"""
+
+
+@needs_ipv6
+async def test_a_name_with_two_addresses_is_bound_the_same_way_on_every_port(tmp_path: Path) -> None:
+    ports = {name: free_port() for name in ("http", "grpc", "metrics")}
+    flags = [f"--{name}-port=localhost:{port}" for name, port in ports.items()]
+    flags += [f"--p2p-port={(p2p := free_port())}", "--p2p-listen-addr=::"]
+    with program("router", tmp_path, *flags, before=_TWO_ADDRESSES) as router:
+        told = await router.has_said("router_started")
+        for name, port in ports.items():
+            assert all(f"{host}:{port}" in str(told[name]) for host in ("127.0.0.1", "[::1]"))
+        for host in ("127.0.0.1", "::1"):
+            for port in (*ports.values(), p2p):
+                with socket.create_connection((host, port), timeout=5):
+                    pass
+        agent_port = free_port()
+        agent_flags = [f"--router-grpc=127.0.0.1:{ports['grpc']}", f"--p2p-listen-port={agent_port}"]
+        with program("agent", tmp_path, *agent_flags) as agent:
+            await agent.has_said("listening_for_peers")
+            for host in ("127.0.0.1", "::1"):
+                with socket.create_connection((host, agent_port), timeout=5):
+                    pass
+
+
+async def test_options_that_are_not_there_yet_end_the_start_all_at_once(tmp_path: Path) -> None:
+    flags = ["--auth-config-file=missing.yaml", "--sync-store=valkey", "--audit-log-path=audit.jsonl"]
+    for check in ([], ["--check-config"]):
+        with program("router", tmp_path, *router_flags(), *flags, *check) as router:
+            assert await router.ended() == 1
+        assert all(flag.partition("=")[0] in router.said for flag in flags)
+        assert "client keys are not checked" in router.said

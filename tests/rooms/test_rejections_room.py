@@ -42,7 +42,12 @@ async def passing(seconds: float, room: RejectionRoom) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "words"), [("out_of_file_descriptors", "ulimit -n"), ("too_many_connections_of_address", "--p2p-max")]
+    ("reason", "words"),
+    [
+        ("out_of_file_descriptors", "ulimit -n"),
+        ("too_many_connections_of_address", "--p2p-max"),
+        ("too_many_links", "as many libp2p connections as there may be"),
+    ],
 )
 async def test_what_an_operator_can_mend_is_a_warning_with_what_to_do(reason: str, words: str) -> None:
     room = RejectionRoom(VirtualClock(), RecordingRecorder())

@@ -25,6 +25,7 @@ from hivenet_router.ports import (
     DoorRules,
     Exchange,
     Finished,
+    PlaneBroken,
     PlaneListener,
     Recorder,
 )
@@ -116,7 +117,7 @@ async def test_agents_are_told_of_the_router_only_when_all_of_it_listens() -> No
         assert town.plane.events == ["listen peers", "listen api", "listen metrics", "listen bootstrap"]
         assert town.plane.peer_rules is PEER_RULES
         assert router.addresses is not None
-        assert router.addresses.http[1] == 8080
+        assert router.addresses.http[0][1] == 8080
         assert all(address.endswith(f"/p2p/{PEER_ID}") for address in router.addresses.libp2p)
     assert town.plane.events[-2:] == ["close bootstrap", "close"]
 
@@ -150,11 +151,18 @@ async def test_a_bootstrap_address_that_is_taken_ends_the_start_too() -> None:
     assert town.plane.events[-2:] == ["listen bootstrap", "close"]
 
 
-async def test_a_host_that_means_nothing_is_named() -> None:
+async def test_a_data_plane_that_breaks_ends_the_router_with_what_it_says() -> None:
     town = Town()
-    nonsense = "x" * 70
-    object.__setattr__(town.settings.http_listen, "host", nonsense)
-    assert nonsense in await cannot_listen(town)
+
+    async def run() -> None:
+        async with running(town.settings, town.world()):
+            town.plane.broken.set()
+            await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await run()
+    assert caught.group_contains(PlaneBroken, match="a part of it panicked")
+    assert town.plane.events[-1] == "close"
 
 
 async def test_a_silent_agent_is_taken_out_and_then_removed_with_its_sessions_and_links() -> None:

@@ -73,6 +73,10 @@ pub enum Event {
         status: u16,
         reason: &'static str,
     },
+    /// A part without which the plane is of no use has panicked; nothing can be relied on from here on.
+    Broken {
+        why: String,
+    },
     /// The end of a call that Python made itself (`request`, `dial`).
     Completed {
         token: u64,

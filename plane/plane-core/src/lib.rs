@@ -16,4 +16,5 @@ pub mod peers;
 pub mod plane;
 mod seldom;
 pub mod upstream;
+mod vital;
 pub mod wakeups;

@@ -12,12 +12,16 @@ use crate::{
     own_request::own_request,
     peers::{PeerEvent, Peers, PeersConfig},
     upstream::{Lanes, PoolLimits},
+    vital::{sentence, watched},
     wakeups::Wakeups,
 };
 use libp2p::{Multiaddr, PeerId};
+use socket2::SockRef;
 use std::{
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -25,7 +29,11 @@ use std::{
     thread::JoinHandle,
     time::Duration,
 };
-use tokio::{net::TcpSocket, runtime, sync::mpsc};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    runtime,
+    sync::mpsc,
+};
 use tokio_util::sync::CancellationToken;
 
 /// What every connection needs at hand.
@@ -112,7 +120,8 @@ impl Plane {
                         Ok(runtime) => runtime,
                         Err(error) => return drop(started.send(Err(error))),
                     };
-                    runtime.block_on(async {
+                    let broken = events.clone();
+                    let serving = async {
                         match boot(events, peers, peer_door, pool, answers_bytes_max) {
                             Ok(context) => {
                                 let _ = started.send(Ok((runtime::Handle::current(), context)));
@@ -120,7 +129,12 @@ impl Plane {
                             }
                             Err(error) => drop(started.send(Err(error))),
                         }
-                    });
+                    };
+                    let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(serving)));
+                    if let Err(panic) = ended {
+                        let why = sentence("the data plane's thread", &*panic);
+                        broken.push(Event::Broken { why });
+                    }
                     // A helper may be stuck in a name look-up; nobody waits for what it finds.
                     runtime.shutdown_background();
                 })?
@@ -145,20 +159,32 @@ impl Plane {
 
     /// Binds and serves; gives the address it bound, which has the port that 0 became.
     pub fn listen_http(&self, address: SocketAddr, spec: DoorSpec) -> io::Result<SocketAddr> {
+        Ok(self.listen_http_on(&[address.ip()], address.port(), spec)?[0])
+    }
+
+    /// The same on several addresses with one port, behind one door: its bounds are for all together.
+    pub fn listen_http_on(
+        &self,
+        ips: &[IpAddr],
+        mut port: u16,
+        spec: DoorSpec,
+    ) -> io::Result<Vec<SocketAddr>> {
         let _inside = self.runtime.enter();
-        let socket = if address.is_ipv4() {
-            TcpSocket::new_v4()?
-        } else {
-            TcpSocket::new_v6()?
-        };
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        let listener = socket.listen(BACKLOG)?;
-        let bound = listener.local_addr()?;
+        let mut listeners = Vec::new();
+        let mut bound = Vec::new();
+        for ip in ips {
+            let listener = bind(SocketAddr::new(*ip, port))?;
+            let address = listener.local_addr()?;
+            port = address.port();
+            bound.push(address);
+            listeners.push(listener);
+        }
         let door = Door::new(spec);
         self.doors().push(door.clone());
-        self.runtime
-            .spawn(ingress::accept_tcp(self.context.clone(), door, listener));
+        for listener in listeners {
+            let accepting = ingress::accept_tcp(self.context.clone(), door.clone(), listener);
+            self.spawn("a listener of the data plane", accepting);
+        }
         Ok(bound)
     }
 
@@ -184,7 +210,7 @@ impl Plane {
     /// Connects to a peer; the end is told as `Completed` with that token.
     pub fn dial(&self, token: u64, peer: PeerId, addresses: Vec<Multiaddr>, within: Duration) {
         let context = self.context.clone();
-        self.runtime.spawn(async move {
+        self.spawn("a dial of the data plane", async move {
             let result =
                 match tokio::time::timeout(within, context.peers.dial(peer, addresses)).await {
                     Ok(Ok(())) => Ok(None),
@@ -198,7 +224,7 @@ impl Plane {
     /// Sends one request of our own; the answer is told as `Completed` with that token.
     pub fn request(&self, token: u64, target: Target, request: OwnRequest, within: Duration) {
         let context = self.context.clone();
-        self.runtime.spawn(async move {
+        self.spawn("a request of the data plane", async move {
             let result =
                 match tokio::time::timeout(within, own_request(&context, &target, request)).await {
                     Ok(result) => result.map(Some),
@@ -244,6 +270,10 @@ impl Plane {
         self.context.answers.bytes()
     }
 
+    fn spawn(&self, what: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(vital(&self.context.events, what, work));
+    }
+
     fn doors(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Door>>> {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -253,6 +283,20 @@ impl Drop for Plane {
     fn drop(&mut self) {
         self.shutdown();
     }
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        let socket = TcpSocket::new_v6()?;
+        // Whoever wants both families names both; some systems would have `::` stand for both, others not.
+        SockRef::from(&socket).set_only_v6(true)?;
+        socket
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 fn boot(
@@ -274,19 +318,35 @@ fn boot(
         last_handle: AtomicU64::new(0),
         live: AtomicUsize::new(0),
     });
-    tokio::spawn(events.clone().keep_ticking());
+    let spawn_vital = |what, work: Pin<Box<dyn Future<Output = ()> + Send>>| {
+        tokio::spawn(vital(&events, what, work));
+    };
+    spawn_vital("the ticker", Box::pin(events.clone().keep_ticking()));
     let wakeups = context.wakeups.clone();
-    tokio::spawn(async move { wakeups.keep_waking().await });
-    tokio::spawn(tell_peer_events(events, peer_events));
-    tokio::spawn(ingress::accept_peers(context.clone(), peer_door, inbound));
+    let waking = async move { wakeups.keep_waking().await };
+    spawn_vital("the carrier of commands", Box::pin(waking));
+    let telling = tell_peer_events(events.clone(), peer_events);
+    spawn_vital("the teller of links", Box::pin(telling));
+    let accepting = ingress::accept_peers(context.clone(), peer_door, inbound);
+    spawn_vital("the listener for peers' streams", Box::pin(accepting));
     let swept = context.clone();
-    tokio::spawn(async move {
+    let sweeping = async move {
         loop {
             tokio::time::sleep(SWEEP_EVERY).await;
             swept.lanes.sweep();
         }
-    });
+    };
+    spawn_vital("the sweeper of kept connections", Box::pin(sweeping));
     Ok(context)
+}
+
+fn vital(
+    events: &Events,
+    what: &'static str,
+    work: impl Future<Output = ()> + Send + 'static,
+) -> impl Future<Output = ()> + Send + 'static {
+    let events = events.clone();
+    watched(what, work, move |why| events.push(Event::Broken { why }))
 }
 
 async fn tell_peer_events(events: Events, mut peer_events: mpsc::UnboundedReceiver<PeerEvent>) {
@@ -312,6 +372,7 @@ async fn tell_peer_events(events: Events, mut peer_events: mpsc::UnboundedReceiv
                 peer: peer.to_base58(),
                 agent_version,
             },
+            PeerEvent::Broken { why } => Event::Broken { why },
             PeerEvent::Refused { ip, reason } => Event::Rejected {
                 listener: "peers".into(),
                 client: ip.to_string(),

@@ -99,6 +99,7 @@ pub fn to_python(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
             reason,
         }
         .into_py_any(py),
+        Event::Broken { why } => Broken { why }.into_py_any(py),
         Event::Completed { token, result } => Completed { token, result }.into_py_any(py),
     }
 }
@@ -240,6 +241,11 @@ pub struct Rejected {
     client: String,
     status: u16,
     reason: &'static str,
+}
+
+#[pyclass(frozen, get_all)]
+pub struct Broken {
+    why: String,
 }
 
 #[pyclass(frozen)]

@@ -17,7 +17,8 @@ mod _plane {
     use super::arrived::{Arrived, Digest, digest_of};
     #[pymodule_export]
     use super::events::{
-        Answered, Completed, Failed, Head, PeerDown, PeerIdentified, PeerUp, Rejected, Started,
+        Answered, Broken, Completed, Failed, Head, PeerDown, PeerIdentified, PeerUp, Rejected,
+        Started,
     };
     #[pymodule_export]
     use super::finished::{Finished, Usage};

@@ -17,7 +17,7 @@ use pyo3::{
     prelude::*,
     types::{PyBytes, PyList},
 };
-use std::{net::SocketAddr, os::fd::AsRawFd};
+use std::os::fd::AsRawFd;
 
 #[pyclass(frozen)]
 pub struct Plane(plane::Plane);
@@ -93,14 +93,24 @@ impl Plane {
         self.0.context().events.set_eager(eager);
     }
 
-    fn listen_http(&self, host: &str, port: u16, door: &DoorSpec) -> PyResult<(String, u16)> {
-        let ip = host
-            .parse()
-            .map_err(|_| PyValueError::new_err(format!("{host:?} is not an IP address")))?;
-        let bound = self
-            .0
-            .listen_http(SocketAddr::new(ip, port), door.0.clone())?;
-        Ok((bound.ip().to_string(), bound.port()))
+    fn listen_http(
+        &self,
+        hosts: Vec<String>,
+        port: u16,
+        door: &DoorSpec,
+    ) -> PyResult<Vec<(String, u16)>> {
+        let ips = hosts
+            .iter()
+            .map(|host| {
+                host.parse()
+                    .map_err(|_| PyValueError::new_err(format!("{host:?} is not an IP address")))
+            })
+            .collect::<PyResult<Vec<_>>>()?;
+        let bound = self.0.listen_http_on(&ips, port, door.0.clone())?;
+        Ok(bound
+            .iter()
+            .map(|address| (address.ip().to_string(), address.port()))
+            .collect())
     }
 
     fn listen_peers(&self, py: Python<'_>, address: &str) -> PyResult<Vec<String>> {
@@ -196,6 +206,12 @@ impl Plane {
     fn close_peer(&self, peer_id: &str) -> PyResult<()> {
         self.0.context().peers.close_peer(&parse_peer(peer_id)?);
         Ok(())
+    }
+
+    /// Only in debug builds, for tests of what comes of it.
+    #[cfg(debug_assertions)]
+    fn panic_for_tests(&self) {
+        self.0.context().peers.panic();
     }
 
     fn live(&self) -> usize {

@@ -31,6 +31,7 @@ from grpclib.protocol import H2Protocol
 from grpclib.server import Server, Stream
 
 from hivenet_router.adapters.grpc_connection import CONNECTION_BYTES_MAX, GrpcConnection
+from hivenet_router.adapters.listening import addresses_to_bind
 from hivenet_router.adapters.turns import Turns
 from hivenet_router.names.protocol_ids import GRPC_ALPN, GRPC_AUTHENTICATE, GRPC_HEALTH_CHECK
 from hivenet_router.wire.auth_messages import (
@@ -349,35 +350,28 @@ class _RefusalLedger:
 
 
 async def _listen(host: str, port: int) -> list[socket.socket]:
-    """A listening socket for each address of the host; an empty host is every address of this machine."""
-    found = await asyncio.get_running_loop().getaddrinfo(
-        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
+    """A listening socket for each address of the host, all with one port."""
     listeners: list[socket.socket] = []
-    absent: OSError | None = None
-    for family, kind, protocol, _, address in dict.fromkeys(found):
-        try:
-            listeners.append(_listener(family, kind, protocol, address))
-        except OSError as error:
-            # A host without IPv6 (or IPv4) still has the other; anything else is the operator's to mend.
-            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
-                for listener in listeners:
-                    listener.close()
-                raise
-            absent = error
-    if not listeners and absent is not None:
-        raise absent
+    try:
+        for address in await addresses_to_bind(host):
+            listeners.append(_listener(address, port))
+            port = port or int(listeners[0].getsockname()[1])
+    except OSError:
+        for listener in listeners:
+            listener.close()
+        raise
     return listeners
 
 
-def _listener(family: int, kind: int, protocol: int, address: tuple[object, ...]) -> socket.socket:
-    listener = socket.socket(family, kind, protocol)
+def _listener(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.setblocking(False)
-        listener.bind(address)
+        listener.bind((address, port))
         listener.listen(BACKLOG)
     except OSError:
         listener.close()

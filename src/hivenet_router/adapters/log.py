@@ -1,15 +1,18 @@
 """What does a log line look like, and which lines are written?
 
 Every line is an event name with fields, on stderr, as text or as JSON. `structlog.get_logger("router")` gives a logger
-under one of our names; what libraries log through the standard library joins in from warning up. Invariant: a field
-whose name says that it holds a secret is written without its value, and a value cannot begin a new line.
+under one of our names; what libraries log through the standard library joins in from warning up, in measure. Invariant:
+a field whose name says that it holds a secret is written without its value, a value cannot begin a new line, and no
+character of it steers a terminal or turns the order of what is read.
 Source: configuration.md §9.4; observability.md §4 and its points 37 and 38.
 """
 
 import json
 import logging
 import sys
-from collections.abc import Mapping
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, TextIO
 
 import structlog
@@ -18,6 +21,12 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from hivenet_router.config.settings import LogFormat, LogLevel
 
 HIDDEN: Final = "(hidden)"
+
+FOREIGN_LINES_MAX: Final = 5
+"""Lines of one library's logger that are written within `FOREIGN_EVERY_S`: strangers can make it say any number."""
+FOREIGN_EVERY_S: Final = 60.0
+FOREIGN_LOGGERS_MAX: Final = 64
+"""Loggers that are told apart; all others share one ration."""
 
 _OURS: Final = "hivenet"
 """The standard library's logger above all of ours, so that our level is not that of the libraries."""
@@ -54,12 +63,18 @@ _PLAIN: Final = "\x1b[0m"
 
 
 def set_up_logs(
-    level: LogLevel, levels_by_logger: Mapping[str, LogLevel], log_format: LogFormat, *, to: TextIO | None = None
+    level: LogLevel,
+    levels_by_logger: Mapping[str, LogLevel],
+    log_format: LogFormat,
+    *,
+    to: TextIO | None = None,
+    seconds: Callable[[], float] = time.monotonic,
 ) -> None:
     """Write log lines to `to` (stderr when not given) from now on, for the whole process.
 
     `level` is for our own loggers; libraries are heard from warning up, or from `level` where that is higher. A name in
-    `levels_by_logger` is one of ours (`router`, `agent`, …) or a library's (`grpclib`).
+    `levels_by_logger` is one of ours (`router`, `agent`, …) or a library's (`grpclib`), which is then written in full;
+    of any other library's logger so many lines are within a time measured in `seconds`, and the next says how many not.
     """
     stream = sys.stderr if to is None else to
     handler = logging.StreamHandler(stream)
@@ -69,6 +84,7 @@ def set_up_logs(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(log_format, stream)],
         )
     )
+    handler.addFilter(_InMeasure(levels_by_logger.keys(), seconds))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(logging.WARNING, _LEVELS[level]))
@@ -87,6 +103,34 @@ def set_up_logs(
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
+
+
+class _InMeasure(logging.Filter):
+    """Lets through what is ours, and of each library's logger a few lines a minute."""
+
+    def __init__(self, unlimited: Collection[str], seconds: Callable[[], float]) -> None:
+        super().__init__()
+        self._unlimited = (_OURS, *unlimited)
+        self._seconds = seconds
+        self._written: dict[str, deque[float]] = {}
+        self._held_back: dict[str, int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether this one is written."""
+        name = record.name
+        if any(name == each or name.startswith(f"{each}.") for each in self._unlimited):
+            return True
+        if name not in self._written and len(self._written) >= FOREIGN_LOGGERS_MAX:
+            name = ""
+        written = self._written.setdefault(name, deque(maxlen=FOREIGN_LINES_MAX))
+        now = self._seconds()
+        if len(written) == FOREIGN_LINES_MAX and now - written[0] < FOREIGN_EVERY_S:
+            self._held_back[name] = self._held_back.get(name, 0) + 1
+            return False
+        written.append(now)
+        if held_back := self._held_back.pop(name, 0):
+            record.suppressed = held_back
+        return True
 
 
 def _our_logger(name: str = "main") -> logging.Logger:
@@ -123,11 +167,11 @@ def _renderer(log_format: LogFormat, stream: TextIO) -> Processor:
 def _as_json(_: WrappedLogger, __: str, event: EventDict) -> str:
     """One JSON object; the keys that every line has come first, under the names the original gives them."""
     first = {"level": event.pop("level"), "ts": event.pop("ts"), "logger": event.pop("logger")}
-    return json.dumps({**first, "msg": event.pop("event"), **event}, default=str, ensure_ascii=False)
+    return _clean(json.dumps({**first, "msg": event.pop("event"), **event}, default=str, ensure_ascii=False))
 
 
 class _TextLine:
-    """Time, level, logger, event and fields, apart by tabs; a traceback follows on lines of its own."""
+    """Time, level, logger, event and fields, apart by tabs; a traceback follows, further to the right than any line."""
 
     def __init__(self, *, is_coloured: bool) -> None:
         self._is_coloured = is_coloured
@@ -138,15 +182,32 @@ class _TextLine:
         if self._is_coloured:
             word = f"{_COLOURS.get(level, '')}{word}{_PLAIN}"
         traceback = event.pop("exception", None)
-        parts = [event.pop("ts"), word, event.pop("logger"), _on_one_line(event.pop("event"))]
-        fields = " ".join(f"{name}={_field(value)}" for name, value in event.items())
+        parts = [event.pop("ts"), word, _clean(event.pop("logger")), _on_one_line(event.pop("event"))]
+        fields = " ".join(f"{_clean(str(name))}={_field(value)}" for name, value in event.items())
         line = "\t".join([*parts, fields] if fields else parts)
-        return f"{line}\n{traceback}" if traceback else line
+        return f"{line}\n{_set_in(traceback)}" if traceback else line
+
+
+def _set_in(traceback: str) -> str:
+    return "\n".join(f"    {_clean(line)}" for line in traceback.split("\n"))
+
+
+def _clean(text: str) -> str:
+    """The text with `\\u…` for whatever is no letter, sign or blank: controls, also C1, and marks without a width."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else _escaped(each) for each in text)
+
+
+def _escaped(character: str) -> str:
+    return json.dumps(character)[1:-1] if ord(character) > 0x7F else f"\\u{ord(character):04x}"
+
+
+def _quoted(text: str) -> str:
+    return _clean(json.dumps(text, ensure_ascii=False))
 
 
 def _on_one_line(value: object) -> str:
     text = str(value)
-    return text if text.isprintable() else json.dumps(text, ensure_ascii=False)
+    return text if text.isprintable() else _quoted(text)
 
 
 def _field(value: object) -> str:
@@ -155,4 +216,4 @@ def _field(value: object) -> str:
         return f"{value:.6g}"
     text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     is_bare = text.isprintable() and text and not any(character in ' "=' for character in text)
-    return text if is_bare else json.dumps(text, ensure_ascii=False)
+    return text if is_bare else _quoted(text)

@@ -13,6 +13,7 @@ import structlog
 
 from hivenet_router import _plane
 from hivenet_router._plane import Answered, DoorSpec, Failed, Finished, ForwardSpec, Head, Peer, Plane, Upstream
+from hivenet_router.adapters.listening import addresses_to_bind
 from hivenet_router.ports import (
     AttemptFailed,
     CannotListen,
@@ -22,6 +23,7 @@ from hivenet_router.ports import (
     Fields,
     ForwardPlan,
     HttpServer,
+    PlaneBroken,
     PlaneListener,
     Reply,
     RequestFailed,
@@ -189,6 +191,7 @@ class PlaneAdapter:
         self._listener = listener
         self._exchanges: dict[int, PlaneExchange] = {}
         self._calls: dict[int, asyncio.Future[_plane.Completed]] = {}
+        self._broken: asyncio.Future[str] = self.loop.create_future()
         self._last_token = 0
         self._commands_waiting = 0
         self._is_busy = False
@@ -206,6 +209,7 @@ class PlaneAdapter:
             _plane.PeerDown: self._peer_down,
             _plane.PeerIdentified: self._peer_identified,
             _plane.Rejected: self._rejected,
+            _plane.Broken: self._broke,
             _plane.Completed: self._completed,
         }
         self.loop.add_reader(self._plane.fileno(), self._pump)
@@ -217,20 +221,26 @@ class PlaneAdapter:
         """See `ports.DataPlane`."""
         return self._plane.peer_id
 
-    def listen_http(self, host: str, port: int, rules: DoorRules) -> tuple[str, int]:
+    async def listen_http(self, host: str, port: int, rules: DoorRules) -> Sequence[tuple[str, int]]:
         """See `ports.DataPlane`."""
         try:
-            return self._plane.listen_http(host, port, _door(rules))
+            hosts = await addresses_to_bind(host)
+            return self._plane.listen_http(list(hosts), port, _door(rules))
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise CannotListen(f"cannot listen for {rules.name} on {host}:{port}: {why}; {_ADVICE}") from error
+            raise _cannot_listen(rules.name, host, port, error) from error
 
-    async def listen_for_peers(self, address: str) -> Sequence[str]:
+    async def listen_for_peers(self, host: str, port: int) -> Sequence[str]:
         """See `ports.DataPlane`."""
+        bound: list[str] = []
         try:
-            return await asyncio.to_thread(self._plane.listen_peers, address)
+            for ip in await addresses_to_bind(host):
+                address = f"/{'ip6' if ':' in ip else 'ip4'}/{ip}/tcp/{port}"
+                bound += await asyncio.to_thread(self._plane.listen_peers, address)
+                # Where any port will do, it is the same one on every address.
+                port = port or int(bound[0].split("/")[4])
         except (OSError, ValueError) as error:
-            raise CannotListen(f"cannot listen for peers on {address}: {error}; {_ADVICE}") from error
+            raise _cannot_listen("peers", host, port, error) from error
+        return bound
 
     async def dial(self, peer_id: str, addresses: Sequence[str], *, within_s: float) -> None:
         """See `ports.DataPlane`."""
@@ -265,6 +275,10 @@ class PlaneAdapter:
         self._destinations.pop(peer_id, None)
 
     # What runs
+
+    async def until_broken(self) -> None:
+        """See `ports.DataPlane`."""
+        raise PlaneBroken(await asyncio.shield(self._broken))
 
     def live(self) -> int:
         """See `ports.DataPlane`."""
@@ -388,6 +402,10 @@ class PlaneAdapter:
     def _rejected(self, event: _plane.Rejected) -> None:
         self._listener.rejected(event.listener, event.client, event.status, event.reason)
 
+    def _broke(self, event: _plane.Broken) -> None:
+        if not self._broken.done():
+            self._broken.set_result(event.why)
+
     def _completed(self, event: _plane.Completed) -> None:
         done = self._calls.get(event.token)
         if done is not None and not done.done():
@@ -409,6 +427,12 @@ class PlaneAdapter:
         if completed.error is not None:
             raise RequestFailed(completed.error)
         return completed
+
+
+def _cannot_listen(what: str, host: str, port: int, error: Exception) -> CannotListen:
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    shown = f"[{host}]" if ":" in host else host or "*"
+    return CannotListen(f"cannot listen for {what} on {shown}:{port}: {why}; {_ADVICE}")
 
 
 def _attempt_failed(event: Failed) -> AttemptFailed:

@@ -42,7 +42,7 @@ from hivenet_router.agent.serve import Stop, serve
 from hivenet_router.agent.world import Admit, SessionFailed
 from hivenet_router.config import AgentSettings, BackendUrl, Exit, Program, parse
 from hivenet_router.core.file_shares import TooFewFiles, check_agent_files
-from hivenet_router.ports import CannotListen, Clock, Exchange, HttpServer
+from hivenet_router.ports import CannotListen, Clock, Exchange, HttpServer, PlaneBroken
 from hivenet_router.wire.auth_messages import AgentMetadata, AuthOutcome, AuthRequest
 from hivenet_router.wire.jwt import mint_agent_token
 from hivenet_router.wire.tls_identity import grpc_pin
@@ -50,6 +50,7 @@ from hivenet_router.wire.tls_identity import grpc_pin
 log = structlog.get_logger("agent")
 
 FAILED: Final = 1
+BROKEN_ADVICE: Final = "a fault of this program: start it again, and report this line with what stands above it"
 CONNECTIONS_PER_IP_MAX: Final = 8
 """Of those that others open to an agent with a listener. Source: wire.md §5.7."""
 STREAMS_SERVED_MAX: Final = 4608
@@ -81,8 +82,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (CannotStart, IdentityUnusable, TooFewFiles) as error:
         log.error("agent_cannot_start", why=str(error))  # noqa: TRY400  # a sentence for the operator, not a trace
         return FAILED
-    except BaseExceptionGroup:
-        log.exception("agent_failed")
+    except BaseExceptionGroup as group:
+        broken = group.subgroup(PlaneBroken)
+        if broken is None:
+            log.exception("agent_failed")
+        for fault in broken.exceptions if broken else ():
+            log.error("agent_failed", why=str(fault), advice=BROKEN_ADVICE)  # noqa: TRY400
         return FAILED
     return 0
 
@@ -108,7 +113,7 @@ async def _serve(settings: AgentSettings, identity: HeldIdentity) -> None:
         )
         await serve(
             agent.sessions,
-            [agent.backend.run(), agent.relaying(), *agent.sampling()],
+            [agent.plane.until_broken(), agent.backend.run(), agent.relaying(), *agent.sampling()],
             reports=agent.reports,
             requests_running=agent.plane.live,
             stop=stop,
@@ -163,7 +168,7 @@ class _Agent:
         if port is None:
             return
         try:
-            bound = await self.plane.listen_for_peers(f"/ip4/0.0.0.0/tcp/{port}")
+            bound = await self.plane.listen_for_peers("", port)
         except CannotListen as error:
             raise CannotStart(f"--p2p-listen-port {port}: {error}") from error
         log.info("listening_for_peers", addresses=list(bound))

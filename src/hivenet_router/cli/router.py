@@ -35,6 +35,7 @@ from hivenet_router.ports import (
     CannotListen,
     DataPlane,
     DoorRules,
+    PlaneBroken,
     PlaneListener,
     Recorder,
 )
@@ -47,6 +48,7 @@ from hivenet_router.wire.tls_identity import grpc_identity
 log = structlog.get_logger("router")
 
 FAILED: Final = 1
+BROKEN_ADVICE: Final = "a fault of this program: start it again, and report this line with what stands above it"
 AGENT_STREAMS_MAX: Final = OWN_AGENT_STREAMS_MAX
 """Requests on their way to one agent at once, whatever its capacity; each may hold 256 KiB of unread answer."""
 
@@ -78,11 +80,13 @@ async def _serve(settings: RouterSettings, identity: HeldIdentity, shares: FileS
             _say_started(router)
             await stopped_by_signal(router)
     except ExceptionGroup as group:
-        cannot_listen = group.subgroup(CannotListen)
-        if cannot_listen is None:
+        cannot_listen, broken = group.subgroup(CannotListen), group.subgroup(PlaneBroken)
+        if cannot_listen is None and broken is None:
             raise
-        for error in cannot_listen.exceptions:
+        for error in cannot_listen.exceptions if cannot_listen else ():
             log.error("router_cannot_start", why=str(error))  # noqa: TRY400
+        for fault in broken.exceptions if broken else ():
+            log.error("router_failed", why=str(fault), advice=BROKEN_ADVICE)  # noqa: TRY400
         return FAILED
     return 0
 
@@ -158,8 +162,8 @@ def _say_started(router: Router) -> None:
     if addresses is not None:
         log.info(
             "router_started",
-            http=_joined(addresses.http),
-            metrics=_joined(addresses.metrics),
+            http=",".join(map(_joined, addresses.http)),
+            metrics=",".join(map(_joined, addresses.metrics)),
             grpc=[_joined(address) for address in addresses.grpc],
             libp2p=list(addresses.libp2p),
             peer_id=router.plane.peer_id,

@@ -2,9 +2,13 @@
 
 from typing import Final
 
-from hivenet_router.config.option import INT32_MAX, Kind, Option
+from hivenet_router.config.option import INT32_MAX, Kind, Option, Unbuilt
 from hivenet_router.names.paths import Capability
 from hivenet_router.names.protocol_ids import Engine
+
+_HARDWARE: Final = Unbuilt("hardware is not sampled")
+_TRACES: Final = Unbuilt("traces are not sent")
+_TOLD_ADDRESS: Final = Unbuilt("the router tells its address")
 
 AGENT_BACKEND: Final = (
     Option(
@@ -92,6 +96,7 @@ AGENT_ROUTERS: Final = (
         Kind.TEXT,
         "Accepted for old command lines and not used: the router tells its address.",
         empty_ok=True,
+        unbuilt=_TOLD_ADDRESS,
     ),
     Option(
         "--p2p-listen-port",
@@ -199,7 +204,7 @@ AGENT_SAMPLING: Final = (
         "",
         Kind.PATH,
         "File with the UUIDs of the GPUs to report, one a line or comma-separated; empty reports all.",
-        later=True,
+        unbuilt=_HARDWARE,
     ),
 )
 
@@ -237,7 +242,7 @@ SHARED_OPERATION: Final = (
         Kind.OTLP,
         "host:port of an OpenTelemetry collector for traces; empty turns tracing off.",
         env="OTEL_EXPORTER_OTLP_ENDPOINT",
-        later=True,
+        unbuilt=_TRACES,
     ),
     Option(
         "--check-config",

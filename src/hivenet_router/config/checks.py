@@ -13,8 +13,10 @@ from urllib.parse import urlsplit
 from hivenet_router.config.addresses import BackendUrl, HostPorts, ListenAddress, is_loopback
 from hivenet_router.config.durations import format_duration
 from hivenet_router.config.given import Facts
-from hivenet_router.config.keys import ADMIN_KEYS, REDIRECT_SECRETS
+from hivenet_router.config.keys import REDIRECT_SECRETS
+from hivenet_router.config.option import Kind
 from hivenet_router.config.options import OPTIONS
+from hivenet_router.config.reading import read_value
 from hivenet_router.config.secrets_file import shown_secret_path
 from hivenet_router.config.values import Words
 from hivenet_router.names.paths import Capability
@@ -37,7 +39,6 @@ def check_router(facts: Facts) -> None:
     _check_redirect(facts)
     _check_sync(facts)
     _warn_of_readable_secrets(facts)
-    _warn_of_later_options(facts)
 
 
 def check_agent(facts: Facts) -> None:
@@ -64,7 +65,26 @@ def check_agent(facts: Facts) -> None:
         facts.warnings.append("--router-grpc has no effect because --routers is set")
     _warn_of_dropped_url_ending(facts)
     _warn_of_readable_secrets(facts)
-    _warn_of_later_options(facts)
+
+
+def check_effects(facts: Facts) -> None:
+    """Note every option that was set and has no effect yet: as a mistake where somebody would rely on it."""
+    for flag, given in facts.given.items():
+        unbuilt = given.option.unbuilt
+        if unbuilt is None or not facts.was_given(flag):
+            continue
+        if unbuilt.refuses and _asks_for_something(facts, flag):
+            facts.object(flag, f"must be left out, because this version does not have it yet: {unbuilt.why}")
+        else:
+            facts.warnings.append(f"{given.name} has no effect in this version: {unbuilt.why}")
+
+
+def _asks_for_something(facts: Facts, flag: str) -> bool:
+    option, text = facts.given[flag].option, facts.given[flag].text
+    if option.kind is Kind.SECRET or flag not in facts.values:
+        return bool(text)
+    asks_for_nothing = [option.default, *([option.off] if option.off else [])]
+    return facts.values[flag] not in [read_value(option, each, from_flag=True) for each in asks_for_nothing]
 
 
 def warn_of_variables(facts: Facts, environ: Mapping[str, str]) -> None:
@@ -112,14 +132,6 @@ def _check_access(facts: Facts) -> None:
         facts.object("--auth-mode", "must not be api-key without --auth-config-file, which holds the keys")
     if has_file and facts.was_given("--auth-mode"):
         facts.warnings.append("--auth-mode has no effect because --auth-config-file decides the mode")
-    # An operator who asks for keys must hear at once that the door is open, not find it out from a list of flags.
-    if facts.given["--auth-config-file"].option.later and (has_file or mode in ("api-key", "dynamic")):
-        facts.warnings.append(
-            "client keys are not checked by this version: every request is served, whatever --auth-config-file or "
-            "--auth-mode says"
-        )
-    if facts.given[ADMIN_KEYS].option.later and facts.was_given(ADMIN_KEYS):
-        facts.warnings.append("admin keys are not checked by this version; keep /admin/* unreachable for others")
 
 
 def _check_redirect(facts: Facts) -> None:
@@ -202,9 +214,3 @@ def _warn_of_dropped_url_ending(facts: Facts) -> None:
         facts.warnings.append(
             f"--backend-url: the ending /v1 was dropped; requests go to {facts.values['--backend-url']}/v1/…"
         )
-
-
-def _warn_of_later_options(facts: Facts) -> None:
-    later = [flag for flag, given in facts.given.items() if given.option.later and facts.was_given(flag)]
-    if later:
-        facts.warnings.append(f"accepted but without effect in this version: {', '.join(later)}")

@@ -15,7 +15,8 @@ from hivenet_router.config.options import OPTIONS_BY_FLAG
 from hivenet_router.config.reading import bounds_text
 from hivenet_router.config.settings import Resolved
 
-LATER_NOTE: Final = "Accepted and checked, but without effect in this version."
+REFUSED_NOTE: Final = "Not there yet: a start with it is refused."
+IDLE_NOTE: Final = "Without effect in this version."
 _WIDTH: Final = 100
 _INDENT: Final = "        "
 _PURPOSE: Final = {
@@ -93,8 +94,8 @@ def help_text(program: Program) -> str:
 def _entry(option: Option) -> Iterable[str]:
     yield f"    {option.flag}{_placeholder(option)}"
     yield from _paragraph(option.help, _INDENT)
-    if option.later:
-        yield f"{_INDENT}{LATER_NOTE}"
+    if option.unbuilt is not None:
+        yield f"{_INDENT}{REFUSED_NOTE if option.unbuilt.refuses else IDLE_NOTE}"
     yield from _paragraph("; ".join(_facts(option)), _INDENT)
 
 

@@ -45,13 +45,25 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Unbuilt:
+    """Why an option has no effect yet: `why` says what is not there.
+
+    `refuses`: the option's part protects, limits or persists, so whoever sets it would rely on what is not there, and
+    the program does not start. Any other one is warned of.
+    """
+
+    why: str
+    refuses: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Option:
     """One option of one program.
 
     `default` and the bounds are written as an operator would type them. `more_than` excludes its value, `at_least` and
     `at_most` include theirs; for names `at_most` is the length. An option that may be empty has an empty default or
-    `empty_ok`. `env_also` holds further variables, read in order when `env` is unset. `later` marks an option that is
-    accepted and checked but has no effect yet.
+    `empty_ok`. `env_also` holds further variables, read in order when `env` is unset. `unbuilt` marks an option
+    that has no effect yet; `off` is a value besides the default with which it asks for nothing.
     """
 
     flag: str
@@ -66,7 +78,8 @@ class Option:
     empty_ok: bool = False
     env: str = ""
     env_also: tuple[str, ...] = ()
-    later: bool = False
+    unbuilt: Unbuilt | None = None
+    off: str = ""
     group: str = ""
     program: Program = Program.ROUTER
 

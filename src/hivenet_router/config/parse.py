@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, overload
 
 from hivenet_router.config.build import build_agent, build_router, program_version
-from hivenet_router.config.checks import check_agent, check_router, warn_of_variables
+from hivenet_router.config.checks import check_agent, check_effects, check_router, warn_of_variables
 from hivenet_router.config.command_line import scan
 from hivenet_router.config.given import Facts, Mistake, read_all, resolve
 from hivenet_router.config.help_text import check_text, help_text, mistakes_text
@@ -57,6 +57,7 @@ def parse(program: Program, argv: Sequence[str], environ: Mapping[str, str]) -> 
     read_all(facts)
     keys = read_keys(facts)
     _check(facts)
+    check_effects(facts)
     warn_of_variables(facts, environ)
     if facts.mistakes:
         code = max(mistake.exit_code for mistake in facts.mistakes)

@@ -2,14 +2,31 @@
 
 from typing import Final
 
-from hivenet_router.config.option import INT32_MAX, INT32_SECONDS, Kind, Option
+from hivenet_router.config.option import INT32_MAX, INT32_SECONDS, Kind, Option, Unbuilt
+
+_CLIENT_KEYS: Final = Unbuilt("client keys are not checked, so everybody would be served", refuses=True)
+_ADMIN_KEYS: Final = Unbuilt("there is no /admin/* whose callers could be asked for a key", refuses=True)
+_ADMIN: Final = Unbuilt("there is no /admin/* to open")
+_PROXIES: Final = Unbuilt(
+    "X-Forwarded-For is not read, so every client would be known by the proxy's address", refuses=True
+)
+_POLICIES: Final = Unbuilt("policies are not read, so requests would go where they must not", refuses=True)
+_ALIASES: Final = Unbuilt("aliases are not read, so requests that use one would get 404", refuses=True)
+_FILES: Final = Unbuilt("policies, keys, aliases and the sibling map are not read")
+_QUOTAS: Final = Unbuilt("quotas are not counted, so nothing would be limited", refuses=True)
+_ADMISSION: Final = Unbuilt("there is no token budget, so nothing would be limited", refuses=True)
+_FALLBACK: Final = Unbuilt("there are no fallback providers")
+_DISK: Final = Unbuilt("there is no persistent store, so nothing would be kept", refuses=True)
+_READY: Final = Unbuilt("there is no /ready")
+_AUDIT: Final = Unbuilt("no audit log is written", refuses=True)
 
 ROUTER_NETWORK: Final = (
     Option(
         "--http-port",
         ":8080",
         Kind.LISTEN_ADDRESS,
-        "Where clients reach /v1/* and /health, over plain HTTP/1.1; without a host on every interface.",
+        "Where clients reach /v1/* and /health, over plain HTTP/1.1; no host is every interface, a name all "
+        "its addresses, as on the other ports.",
     ),
     Option(
         "--grpc-port",
@@ -22,8 +39,8 @@ ROUTER_NETWORK: Final = (
         "--p2p-listen-addr",
         "127.0.0.1",
         Kind.IP,
-        "Interface on which agents' libp2p links are accepted; 0.0.0.0 or :: for all, which agents on other machines "
-        "need.",
+        "Interface on which agents' libp2p links are accepted; 0.0.0.0 for all of IPv4 or :: for all, which agents on "
+        "other machines need.",
     ),
     Option(
         "--p2p-port",
@@ -54,7 +71,7 @@ ROUTER_NETWORK: Final = (
         "",
         Kind.NETWORKS,
         "Addresses and networks whose X-Forwarded-For is believed, comma-separated; empty trusts none.",
-        later=True,
+        unbuilt=_PROXIES,
     ),
 )
 
@@ -220,20 +237,20 @@ ROUTER_IDENTITY: Final = (
 )
 
 ROUTER_POLICY: Final = (
-    Option("--policy-file", "", Kind.PATH, "YAML file with the routing policy of all models.", later=True),
+    Option("--policy-file", "", Kind.PATH, "YAML file with the routing policy of all models.", unbuilt=_POLICIES),
     Option(
         "--policy-model-dir",
         "",
         Kind.PATH,
         "Folder of YAML policies, one per set of models; its _default replaces --policy-file.",
-        later=True,
+        unbuilt=_POLICIES,
     ),
     Option(
         "--extra-strategies",
         "false",
         Kind.BOOLEAN,
         "Let policies use ranking strategies other than least-loaded.",
-        later=True,
+        unbuilt=_POLICIES,
     ),
     Option(
         "--model-aliases-file",
@@ -241,14 +258,14 @@ ROUTER_POLICY: Final = (
         Kind.PATH,
         "YAML file with other names for models.",
         env="HIVENET_ROUTER_MODEL_ALIASES",
-        later=True,
+        unbuilt=_ALIASES,
     ),
     Option(
         "--lenient-config",
         "false",
         Kind.BOOLEAN,
         "Only warn of unknown fields in policies, keys, aliases and the sibling map instead of refusing them.",
-        later=True,
+        unbuilt=_FILES,
     ),
 )
 
@@ -259,7 +276,7 @@ ROUTER_ACCESS: Final = (
         Kind.PATH,
         "YAML file with client keys and modes; it decides --auth-mode too.",
         env="HIVENET_ROUTER_AUTH_CONFIG",
-        later=True,
+        unbuilt=_CLIENT_KEYS,
     ),
     Option(
         "--auth-mode",
@@ -267,7 +284,7 @@ ROUTER_ACCESS: Final = (
         Kind.CHOICE,
         "How clients authenticate when there is no --auth-config-file; api-key needs that file.",
         choices=("none", "api-key", "dynamic"),
-        later=True,
+        unbuilt=_CLIENT_KEYS,
     ),
     Option(
         "--admin-api-keys-file",
@@ -275,16 +292,16 @@ ROUTER_ACCESS: Final = (
         Kind.SECRET,
         "File with the keys that open /admin/*, comma-separated or one a line.",
         env="HIVENET_ROUTER_ADMIN_API_KEYS",
-        later=True,
+        unbuilt=_ADMIN_KEYS,
     ),
-    Option("--allow-insecure-admin", "false", Kind.BOOLEAN, "Allow /admin/* without a key.", later=True),
+    Option("--allow-insecure-admin", "false", Kind.BOOLEAN, "Allow /admin/* without a key.", unbuilt=_ADMIN),
     Option(
         "--quota-backend",
         "memory",
         Kind.CHOICE,
         "Where daily totals live: memory, or the disk store (badger and sqlite mean the same).",
         choices=("memory", "badger", "sqlite"),
-        later=True,
+        unbuilt=_QUOTAS,
     ),
     Option(
         "--admit-fraction",
@@ -293,7 +310,7 @@ ROUTER_ACCESS: Final = (
         "Share of the token budget of a model that admission hands out.",
         more_than="0",
         at_most="1",
-        later=True,
+        unbuilt=_ADMISSION,
     ),
     Option(
         "--admit-park-timeout",
@@ -301,7 +318,7 @@ ROUTER_ACCESS: Final = (
         Kind.DURATION,
         "How long a request may wait for token budget; 0 refuses at once.",
         at_least="0s",
-        later=True,
+        unbuilt=_ADMISSION,
     ),
     Option(
         "--rpm-burst-seconds",
@@ -311,7 +328,7 @@ ROUTER_ACCESS: Final = (
         unit="seconds",
         at_least="0",
         at_most="59",
-        later=True,
+        unbuilt=_QUOTAS,
     ),
     Option(
         "--openai-api-key-file",
@@ -319,7 +336,7 @@ ROUTER_ACCESS: Final = (
         Kind.SECRET,
         "File with the key of the openai fallback provider.",
         env="HIVENET_ROUTER_OPENAI_API_KEY",
-        later=True,
+        unbuilt=_FALLBACK,
     ),
     Option(
         "--anthropic-api-key-file",
@@ -327,13 +344,13 @@ ROUTER_ACCESS: Final = (
         Kind.SECRET,
         "File with the key of the anthropic fallback provider.",
         env="HIVENET_ROUTER_ANTHROPIC_API_KEY",
-        later=True,
+        unbuilt=_FALLBACK,
     ),
 )
 
 ROUTER_STORAGE: Final = (
-    Option("--disk-db-path", "./badger_disk", Kind.PATH, "Folder of the persistent store.", later=True),
-    Option("--reset-disk-db", "false", Kind.BOOLEAN, "Delete the persistent store before opening it.", later=True),
+    Option("--disk-db-path", "./badger_disk", Kind.PATH, "Folder of the persistent store.", unbuilt=_DISK),
+    Option("--reset-disk-db", "false", Kind.BOOLEAN, "Delete the persistent store before opening it.", unbuilt=_DISK),
     Option(
         "--disk-db-ttl",
         "30",
@@ -341,7 +358,7 @@ ROUTER_STORAGE: Final = (
         "Days for which an agent's history is kept; 0 or less keeps it for ever.",
         unit="days",
         at_most="36500",
-        later=True,
+        unbuilt=_DISK,
     ),
     Option(
         "--universal-flush-interval",
@@ -349,7 +366,7 @@ ROUTER_STORAGE: Final = (
         Kind.DURATION,
         "How often agent history and daily totals are written to disk.",
         more_than="0s",
-        later=True,
+        unbuilt=_DISK,
     ),
 )
 
@@ -359,7 +376,7 @@ ROUTER_OPERATION: Final = (
         "false",
         Kind.BOOLEAN,
         "Answer 503 on /ready while no healthy agent is registered.",
-        later=True,
+        unbuilt=_READY,
     ),
     Option(
         "--drain-delay",
@@ -388,6 +405,6 @@ ROUTER_OPERATION: Final = (
         "/var/log/hivenet-router/audit.jsonl",
         Kind.PATH,
         "File to which one JSON line per request is appended.",
-        later=True,
+        unbuilt=_AUDIT,
     ),
 )

@@ -2,7 +2,11 @@
 
 from typing import Final
 
-from hivenet_router.config.option import INT32_MAX, Kind, Option
+from hivenet_router.config.option import INT32_MAX, Kind, Option, Unbuilt
+
+_REDIRECT: Final = Unbuilt("requests are not redirected to other sites", refuses=True)
+_HOLD: Final = Unbuilt("requests are not held while a model wakes", refuses=True)
+_SYNC: Final = Unbuilt("routers do not share their limits, so each would grant the whole", refuses=True)
 
 ROUTER_REDIRECT: Final = (
     Option(
@@ -11,7 +15,7 @@ ROUTER_REDIRECT: Final = (
         Kind.NAME,
         "This router's site in the sibling map; empty turns cross-site redirect off.",
         at_most="64",
-        later=True,
+        unbuilt=_REDIRECT,
     ),
     Option(
         "--redirect-secret-file",
@@ -20,7 +24,7 @@ ROUTER_REDIRECT: Final = (
         "File with the redirect secrets, id:secret, one a line (comma-separated in the environment). The first signs, "
         "all verify. Required with --site-id.",
         env="HIVENET_ROUTER_REDIRECT_SECRETS",
-        later=True,
+        unbuilt=_REDIRECT,
     ),
     Option(
         "--redirect-token-ttl",
@@ -29,14 +33,14 @@ ROUTER_REDIRECT: Final = (
         "Lifetime of a redirect token.",
         at_least="1s",
         at_most="10m",
-        later=True,
+        unbuilt=_REDIRECT,
     ),
     Option(
         "--redirect-allowed-domains",
         "",
         Kind.DOMAINS,
         "Host suffixes a sibling's URL may have, comma-separated, each starting with '.'. Required with --site-id.",
-        later=True,
+        unbuilt=_REDIRECT,
     ),
     Option(
         "--wake-hold-budget",
@@ -45,7 +49,8 @@ ROUTER_REDIRECT: Final = (
         "How long a request is held while a model wakes, where its placement does not say; 0 holds only where it does.",
         at_least="0s",
         at_most="1h",
-        later=True,
+        unbuilt=_HOLD,
+        off="0s",
     ),
     Option(
         "--wake-max-waiters",
@@ -55,7 +60,7 @@ ROUTER_REDIRECT: Final = (
         unit="requests",
         at_least="1",
         at_most=INT32_MAX,
-        later=True,
+        unbuilt=_HOLD,
     ),
     Option(
         "--wake-max-waiters-per-key",
@@ -65,7 +70,7 @@ ROUTER_REDIRECT: Final = (
         unit="requests",
         at_least="1",
         at_most=INT32_MAX,
-        later=True,
+        unbuilt=_HOLD,
     ),
     Option(
         "--wake-max-body-bytes",
@@ -74,7 +79,8 @@ ROUTER_REDIRECT: Final = (
         "Most bytes that the bodies of held requests take together; 0 sets no limit.",
         unit="bytes",
         at_least="0",
-        later=True,
+        unbuilt=_HOLD,
+        off="0",
     ),
 )
 
@@ -85,21 +91,21 @@ ROUTER_SYNC: Final = (
         Kind.CHOICE,
         "Store through which the routers of a site enforce limits together.",
         choices=("none", "valkey"),
-        later=True,
+        unbuilt=_SYNC,
     ),
     Option(
         "--sync-valkey-addrs",
         "",
         Kind.HOST_PORTS,
         "host:port of the Sentinels, comma-separated, or of one Valkey. Required with --sync-store valkey.",
-        later=True,
+        unbuilt=_SYNC,
     ),
     Option(
         "--sync-valkey-sentinel-master",
         "",
         Kind.TEXT,
         "Name of the Sentinel master set; empty connects to Valkey directly.",
-        later=True,
+        unbuilt=_SYNC,
     ),
     Option(
         "--sync-site",
@@ -107,7 +113,7 @@ ROUTER_SYNC: Final = (
         Kind.NAME,
         "Name of this site in the store, equal on all its routers; by default --site-id, else 'default'.",
         at_most="64",
-        later=True,
+        unbuilt=_SYNC,
     ),
     Option(
         "--sync-valkey-password-file",
@@ -115,15 +121,15 @@ ROUTER_SYNC: Final = (
         Kind.SECRET,
         "File with the password of Valkey and the Sentinels.",
         env="HIVENET_ROUTER_SYNC_VALKEY_PASSWORD",
-        later=True,
+        unbuilt=_SYNC,
     ),
-    Option("--sync-valkey-tls", "false", Kind.BOOLEAN, "Use TLS to Valkey and the Sentinels.", later=True),
+    Option("--sync-valkey-tls", "false", Kind.BOOLEAN, "Use TLS to Valkey and the Sentinels.", unbuilt=_SYNC),
     Option(
         "--sync-valkey-tls-ca-file",
         "",
         Kind.PATH,
         "PEM file of the CAs that verify them; empty uses the system's.",
-        later=True,
+        unbuilt=_SYNC,
     ),
     Option(
         "--sync-interval",
@@ -132,7 +138,7 @@ ROUTER_SYNC: Final = (
         "Time between two rounds of exchange with the store.",
         at_least="100ms",
         at_most="10s",
-        later=True,
+        unbuilt=_SYNC,
     ),
     Option(
         "--sync-min-routers",
@@ -142,7 +148,7 @@ ROUTER_SYNC: Final = (
         unit="routers",
         at_least="1",
         at_most=INT32_MAX,
-        later=True,
+        unbuilt=_SYNC,
     ),
     Option(
         "--router-id",
@@ -150,13 +156,13 @@ ROUTER_SYNC: Final = (
         Kind.NAME,
         "Stable name of this router, one live process per name; by default the host name.",
         at_most="128",
-        later=True,
+        unbuilt=_SYNC,
     ),
     Option(
         "--advertise-grpc-addr",
         "",
         Kind.ADVERTISED,
         "host:port at which agents reach this router's gRPC listener, told to agents of the site; empty tells nothing.",
-        later=True,
+        unbuilt=_SYNC,
     ),
 )

@@ -51,6 +51,10 @@ class DoorRules:
     bodies_wanted: list[tuple[bytes, bytes]] | None = None
 
 
+class PlaneBroken(Exception):
+    """A part of the data plane that nothing works without has failed; the text is a sentence for the operator."""
+
+
 class PlaneListener(Protocol):
     """Who hears what the data plane tells. Nothing here waits."""
 
@@ -83,12 +87,12 @@ class DataPlane(Protocol):
         """Our own libp2p identity."""
         ...
 
-    def listen_http(self, host: str, port: int, rules: DoorRules) -> tuple[str, int]:
-        """Serve HTTP there; the address as bound. Raises: CannotListen."""
+    async def listen_http(self, host: str, port: int, rules: DoorRules) -> Sequence[tuple[str, int]]:
+        """Serve HTTP on every address of the host; those that were bound, never none. Raises: CannotListen."""
         ...
 
-    async def listen_for_peers(self, address: str) -> Sequence[str]:
-        """Listen for links on that multiaddr; the multiaddrs as bound. Raises: CannotListen."""
+    async def listen_for_peers(self, host: str, port: int) -> Sequence[str]:
+        """Listen for links on every address of the host; the multiaddrs as bound. Raises: CannotListen."""
         ...
 
     async def dial(self, peer_id: str, addresses: Sequence[str], *, within_s: float) -> None:
@@ -108,6 +112,10 @@ class DataPlane(Protocol):
 
     def hear_only(self, peers: Collection[str]) -> None:
         """From now on read the request bodies of these peers only; until then everybody's are read."""
+        ...
+
+    async def until_broken(self) -> None:
+        """Wait until the plane is of no use any more, for ever while all is well. Raises: PlaneBroken."""
         ...
 
     def live(self) -> int:

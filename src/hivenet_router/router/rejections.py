@@ -23,6 +23,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "accept_failed": "the system refused a new connection; the listener goes on",
     "too_many_connections": "this listener has as many connections as it may, each with a request; who sends so many?",
     "too_many_connections_of_client": "one address has as many connections to this listener as it may, all at work",
+    "too_many_links": "there are as many libp2p connections as there may be in all; who holds so many?",
     "too_many_connections_of_address": "--p2p-max-conns-per-ip says how many one address may have",
 }
 """For what an operator can do something about, and should."""

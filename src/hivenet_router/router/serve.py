@@ -10,7 +10,6 @@ import contextlib
 import random
 import secrets
 import signal
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -97,8 +96,8 @@ class World:
 class Addresses:
     """Where the running router is reached; ports as they were really bound."""
 
-    http: tuple[str, int]
-    metrics: tuple[str, int]
+    http: tuple[tuple[str, int], ...]
+    metrics: tuple[tuple[str, int], ...]
     grpc: tuple[tuple[str, int], ...]
     libp2p: tuple[str, ...]
 
@@ -155,13 +154,13 @@ class Router:
         """
         settings, plane = self._settings, self.plane
         with _given_by("--p2p-listen-addr and --p2p-port"):
-            bound = await plane.listen_for_peers(_peer_address(settings))
+            bound = await plane.listen_for_peers(settings.p2p_listen_ip, settings.p2p_listen_port)
         with _given_by("--http-port"):
             rules = api_rules(settings, self._shares.clients)
-            http = plane.listen_http(_ip_of(settings.http_listen.host), settings.http_listen.port, rules)
+            http = await plane.listen_http(settings.http_listen.host, settings.http_listen.port, rules)
         with _given_by("--metrics-port"):
-            metrics_ip, metrics_port = _ip_of(settings.metrics_listen.host), settings.metrics_listen.port
-            metrics = plane.listen_http(metrics_ip, metrics_port, METRICS_RULES)
+            at = settings.metrics_listen
+            metrics = await plane.listen_http(at.host, at.port, METRICS_RULES)
         info = self._libp2p_info(bound)
         told = _told_to_agents(settings)
         room = BootstrapRoom(
@@ -171,11 +170,12 @@ class Router:
             self._bootstrap = await self._open_bootstrap(
                 settings.grpc_listen.host, settings.grpc_listen.port, settings.jwt_secret.reveal(), room.authenticate
             )
-        self.addresses = Addresses(http, metrics, tuple(self._bootstrap.addresses), info.addresses)
+        self.addresses = Addresses(tuple(http), tuple(metrics), tuple(self._bootstrap.addresses), info.addresses)
         return self.addresses
 
     def start_background(self) -> None:
         """Begin what runs beside the requests."""
+        self._tasks.spawn(self.plane.until_broken())
         self._tasks.spawn(self._monitor())
         self._tasks.spawn(every(SWEEP_INTERVAL_S, lambda: self.sessions.sweep(now=self._clock.now())))
         self._tasks.spawn(every(_STRANGERS_EVERY_S, self.attending.cut_strangers_off))
@@ -378,21 +378,6 @@ def _given_by(flags: str) -> Iterator[None]:
         yield
     except CannotListen as error:
         raise CannotListen(f"{flags}: {error}") from error
-
-
-def _peer_address(settings: RouterSettings) -> str:
-    family = "ip6" if ":" in settings.p2p_listen_ip else "ip4"
-    return f"/{family}/{settings.p2p_listen_ip}/tcp/{settings.p2p_listen_port}"
-
-
-def _ip_of(host: str) -> str:
-    """The IP address to bind for a listen host; an empty one means every interface."""
-    if not host:
-        return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
-    try:
-        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
-    except (OSError, UnicodeError) as error:
-        raise CannotListen(f"cannot listen on {host!r}: {error}; give an address of this machine") from error
 
 
 def _forward_limits(settings: RouterSettings) -> ForwardLimits:

@@ -64,26 +64,36 @@ pub struct Standing {
     pub within: Duration,
 }
 
-/// Leads one exchange to its reply; `None` when the connection is to be closed without one.
-pub async fn run(
-    context: &Context,
-    arrival: &Arc<Arrival>,
+/// Tells of a request that has come, unless a rule takes it on; also where its client has left meanwhile.
+pub fn begin<'a>(
+    context: &'a Context,
+    arrival: &'a Arc<Arrival>,
     standing: Option<&Standing>,
     ending: &mut Ending,
-) -> Option<Reply> {
+) -> Told<'a> {
     let mut told = Told {
         context,
         arrival,
         is_announced: false,
     };
+    if standing.is_none() || arrival.problem.is_some() {
+        told.announce(ending);
+    }
+    told
+}
+
+/// Leads one exchange to its reply; `None` when the connection is to be closed without one.
+pub async fn run(
+    mut told: Told<'_>,
+    standing: Option<&Standing>,
+    ending: &mut Ending,
+) -> Option<Reply> {
+    let arrival = told.arrival;
     let mut next = match standing {
-        Some(rule) if arrival.problem.is_none() => {
+        Some(rule) if !told.is_announced => {
             Command::Forward(Box::new(Forward::standing(arrival, rule)))
         }
-        _ => {
-            told.announce(ending);
-            next_command(arrival).await
-        }
+        _ => next_command(arrival).await,
     };
     loop {
         next = match next {
@@ -186,7 +196,7 @@ fn release(told: &Told<'_>, forward: &Forward, whole: &Whole, ending: &mut Endin
 }
 
 /// Whether Python has heard of this exchange; under a standing rule only a failure makes it so.
-pub(crate) struct Told<'a> {
+pub struct Told<'a> {
     pub context: &'a Context,
     pub arrival: &'a Arc<Arrival>,
     pub is_announced: bool,

@@ -172,7 +172,8 @@ impl<IO: ServerIo> Served<IO> {
             // What nobody works for is told at once, also to a client that has sent all it wants to and
             // closed its side: its going is no news.
             let watches = watch.is_peer() || is_work(&arrival);
-            let run = exchange::run(&context, &arrival, standing.as_deref(), &mut ending);
+            let told = exchange::begin(&context, &arrival, standing.as_deref(), &mut ending);
+            let run = exchange::run(told, standing.as_deref(), &mut ending);
             // Who has left is looked for first: a command that comes now would ask a backend for nobody.
             tokio::select! {
                 biased;

@@ -4,10 +4,11 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
 };
 
 use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
+use socket2::{Domain, Socket, Type};
 
 /// Addresses of one peer that are tried; a longer list is cut.
 const DIAL_ADDRS_MAX: usize = 16;
@@ -54,9 +55,20 @@ fn socket_addr(addr: &Multiaddr) -> Option<SocketAddr> {
 /// that does not share finds out.
 pub(super) fn probe_free(addr: &Multiaddr) -> io::Result<()> {
     match socket_addr(addr) {
-        Some(at) if at.port() != 0 => TcpListener::bind(at).map(drop),
+        Some(at) if at.port() != 0 => bind(at),
         _ => Ok(()),
     }
+}
+
+/// As the transport does it: `::` is IPv6 alone.
+fn bind(at: SocketAddr) -> io::Result<()> {
+    let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
+    if at.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&at.into())?;
+    socket.listen(1)
 }
 
 /// The addresses that can be dialled for `peer`, without their `/p2p` part.

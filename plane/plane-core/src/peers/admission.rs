@@ -40,20 +40,20 @@ impl Admission {
         }
     }
 
-    /// Counts one more inbound connection, or says why not.
+    /// Counts one more inbound connection, or names the bound that was met.
     pub(super) fn admit(
         &mut self,
         id: ConnectionId,
         ip: Option<IpAddr>,
     ) -> Result<(), &'static str> {
         if self.inbound.len() >= self.total_max {
-            return Err("too many connections in all");
+            return Err("too_many_links");
         }
         let group = ip.filter(|ip| !ip.is_loopback()).map(ip_group);
         if let Some(group) = group {
             let count = self.per_group.get(&group).copied().unwrap_or(0);
             if count >= self.per_ip_max {
-                return Err("too many connections from this address");
+                return Err("too_many_connections_of_address");
             }
             self.per_group.insert(group, count + 1);
         }

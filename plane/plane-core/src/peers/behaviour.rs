@@ -51,9 +51,6 @@ pub struct Refused {
     pub reason: &'static str,
 }
 
-/// The reason of those refused before their handshake.
-const TOO_MANY: &str = "too_many_connections_of_address";
-
 type Action = ToSwarm<Refused, Infallible>;
 
 /// The behaviour that owns the `/http/1.1` link.
@@ -168,9 +165,9 @@ impl NetworkBehaviour for Link {
         remote: &Multiaddr,
     ) -> Result<(), ConnectionDenied> {
         let ip = ip_of(remote);
-        self.admission.admit(id, ip).map_err(|text| {
-            self.tell_refused(ip, TOO_MANY);
-            ConnectionDenied::new(io::Error::other(text))
+        self.admission.admit(id, ip).map_err(|bound| {
+            self.tell_refused(ip, bound);
+            ConnectionDenied::new(io::Error::other(bound))
         })
     }
 

@@ -34,6 +34,7 @@ pub use identity::{keypair_from_file_bytes, new_identity_bytes, parse_peer_id, p
 pub use libp2p::{Multiaddr, PeerId};
 pub use stream::{Inbound, LinkStream};
 
+use crate::vital::watched;
 use conn::Registry;
 use swarm::Command;
 use task::SwarmTask;
@@ -54,6 +55,8 @@ pub enum PeerEvent {
     Identified { peer: PeerId, agent_version: String },
     /// Connections of this address come to nothing; told once a minute, address and reason.
     Refused { ip: IpAddr, reason: &'static str },
+    /// A part of the link has panicked: what it says about peers cannot be relied on any more.
+    Broken { why: String },
 }
 
 /// Why the link could not do what was asked.
@@ -120,9 +123,17 @@ impl Peers {
         let (commands, commanded) = mpsc::unbounded_channel();
         let (events, happened) = mpsc::unbounded_channel();
         let registry = Registry::default();
-        let swarm = swarm::build(keypair, &config, registry.clone(), queue)?;
+        let swarm = swarm::build(keypair, &config, registry.clone(), queue, events.clone())?;
         let local = *swarm.local_peer_id();
-        runtime.spawn(SwarmTask::new(swarm, registry.clone(), commanded, events).run());
+        let broken = events.clone();
+        let task = SwarmTask::new(swarm, registry.clone(), commanded, events);
+        runtime.spawn(watched(
+            "the task of the libp2p links",
+            task.run(),
+            move |why| {
+                let _ = broken.send(PeerEvent::Broken { why });
+            },
+        ));
         Ok((
             Self {
                 local,
@@ -174,6 +185,12 @@ impl Peers {
         conn.closed.cancel();
         // A link that has stopped has no connections left.
         let _ = self.commands.send(Command::Close(conn.id));
+    }
+
+    /// Has the link's task panic, for tests of what comes of it.
+    #[cfg(debug_assertions)]
+    pub fn panic(&self) {
+        let _ = self.commands.send(Command::Panic);
     }
 
     async fn ask<T>(

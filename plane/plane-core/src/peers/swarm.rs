@@ -10,17 +10,19 @@ use libp2p::{
     identify,
     identity::Keypair,
     noise, ping,
-    swarm::{ConnectionId, NetworkBehaviour},
+    swarm::{self, ConnectionId, NetworkBehaviour},
     tcp,
 };
+use std::pin::Pin;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    PeersConfig, PeersError,
+    PeerEvent, PeersConfig, PeersError,
     behaviour::Link,
     conn::{OWN_AGENT_PREFIX, Registry},
     stream::Inbound,
 };
+use crate::vital::watched;
 
 /// Inbound streams of one connection that negotiate, or wait for their place, at once.
 pub const NEGOTIATING_MAX: usize = 128;
@@ -45,6 +47,8 @@ pub(super) enum Command {
         reply: Reply<()>,
     },
     Close(ConnectionId),
+    #[cfg(debug_assertions)]
+    Panic,
 }
 
 /// The swarm of this configuration. Must be called inside a tokio runtime.
@@ -53,6 +57,7 @@ pub(super) fn build(
     config: &PeersConfig,
     registry: Registry,
     queue: mpsc::Sender<Inbound>,
+    events: mpsc::UnboundedSender<PeerEvent>,
 ) -> Result<Swarm<Behaviour>, PeersError> {
     let mux = config.mux();
     let link = Link::new(config.limits(), registry, queue);
@@ -81,12 +86,27 @@ pub(super) fn build(
             ping: ping::Behaviour::new(ping),
         })
         .unwrap_or_else(|never| match never {})
-        .with_swarm_config(|swarm| {
-            swarm
+        .with_swarm_config(|_| {
+            swarm::Config::with_executor(move |connection| watch(connection, &events))
                 .with_max_negotiating_inbound_streams(NEGOTIATING_MAX)
                 .with_substream_upgrade_protocol_override(Version::V1Lazy)
         })
         .with_connection_timeout(config.connect_within)
         .build();
     Ok(swarm)
+}
+
+/// The swarm never hears of a connection whose task has panicked: to everybody it would go on standing.
+fn watch(
+    connection: Pin<Box<dyn Future<Output = ()> + Send>>,
+    events: &mpsc::UnboundedSender<PeerEvent>,
+) {
+    let events = events.clone();
+    tokio::spawn(watched(
+        "the task of a libp2p link",
+        connection,
+        move |why| {
+            let _ = events.send(PeerEvent::Broken { why });
+        },
+    ));
 }

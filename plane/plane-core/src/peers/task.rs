@@ -83,6 +83,8 @@ impl SwarmTask {
             }
             Command::Dial { peer, addrs, reply } => self.dial(peer, addrs, reply),
             Command::Close(id) => self.close(id, "closed by this side"),
+            #[cfg(debug_assertions)]
+            Command::Panic => panic!("asked to, by a test"),
         }
     }
 

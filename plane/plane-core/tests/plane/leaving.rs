@@ -6,7 +6,11 @@ use crate::{
     client::{Client, post},
     linked::Linked,
 };
-use plane_core::exchange::{Command, Outcome};
+use plane_core::{
+    events::Event,
+    exchange::{Command, Outcome},
+};
+use std::{io::Write, net::TcpStream};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
@@ -173,4 +177,23 @@ async fn a_client_that_leaves_while_nothing_was_decided_is_told() {
         assert_eq!(bench.outcome(&arrival).await, Outcome::ClientLeft);
         assert!(!arrival.mailbox.post(Command::Abort));
     }
+}
+
+#[tokio::test]
+async fn whoever_has_sent_a_whole_request_and_left_before_it_was_read_is_told_all_the_same() {
+    const CLIENTS: usize = 200;
+    let mut bench = Bench::new();
+    for _ in 0..CLIENTS {
+        let mut client = TcpStream::connect(bench.address).unwrap();
+        client.write_all(post("{}").as_bytes()).unwrap();
+    }
+    let (mut arrived, mut left) = (0, 0);
+    while left < CLIENTS {
+        match bench.told().await {
+            Event::Arrived(_) => arrived += 1,
+            Event::Finished(finished) if finished.outcome == Outcome::ClientLeft => left += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(arrived, CLIENTS);
 }

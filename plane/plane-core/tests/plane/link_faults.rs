@@ -248,3 +248,16 @@ async fn a_link_replaced_under_requests_that_wait_is_a_lost_link_to_them() {
         client.answer().await;
     }
 }
+
+#[cfg(debug_assertions)]
+#[tokio::test]
+async fn a_panic_of_the_links_task_is_told() {
+    let mut bench = crate::bench::Bench::new();
+    bench.plane.context().peers.panic();
+    match bench.told().await {
+        plane_core::events::Event::Broken { why } => {
+            assert!(why.starts_with("the task of the libp2p links panicked: "))
+        }
+        other => panic!("{other:?}"),
+    }
+}

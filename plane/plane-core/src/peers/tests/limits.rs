@@ -137,6 +137,22 @@ fn one_ipv6_network_is_one_source_and_mapped_ipv4_is_ipv4() {
 }
 
 #[test]
+fn a_refusal_names_the_bound_that_was_met() {
+    for (conns_per_ip, connections_max, bound) in [
+        (0, 100, "too_many_connections_of_address"),
+        (100, 0, "too_many_links"),
+    ] {
+        let mut link = link(conns_per_ip, connections_max);
+        assert!(!arrives(&mut link, 1, "192.0.2.1"));
+        let told = link.poll(&mut Context::from_waker(Waker::noop()));
+        assert!(
+            matches!(&told, Poll::Ready(ToSwarm::GenerateEvent(refused)) if refused.reason == bound),
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
 fn refusals_of_one_address_are_told_once() {
     let mut link = link(0, 100);
     for id in 0..10 {

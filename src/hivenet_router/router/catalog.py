@@ -30,6 +30,7 @@ def model_list(registry: Registry, *, now: Monotonic, unix: UnixTime) -> Json:
 
 def model_detail(registry: Registry, model: ModelName, *, now: Monotonic, unix: UnixTime) -> Json | None:
     """One model with its agents; None when no agent is registered for it."""
+    model = registry.named(model)
     agents = registry.agents_of(model)
     if not agents:
         return None

@@ -15,9 +15,9 @@ from hivenet_router.core.values import value
 from hivenet_router.names import headers, paths
 from hivenet_router.names.errors import ErrorCode
 from hivenet_router.names.paths import Dialect
-from hivenet_router.ports import AttemptFailed, ClientGone, Clock, Finished, ForwardPlan, Head, Recorder
+from hivenet_router.ports import Arrived, AttemptFailed, ClientGone, Clock, Finished, ForwardPlan, Head, Recorder
 from hivenet_router.router.place import Placed
-from hivenet_router.router.refuse import break_events
+from hivenet_router.router.refuse import SEQUENCE_MARK, break_events
 from hivenet_router.router.stages import Admitted
 
 
@@ -101,7 +101,7 @@ class ForwardRoom:
                 on_reply=answer_is_here,
             )
         except AttemptFailed as failed:
-            return Failed(self._failure(failed), failed.head_s)
+            return Failed(self._failure(failed, request.exchange.arrived), failed.head_s)
         finally:
             if is_running:
                 self._recorder.streams(request.model, -1)
@@ -111,7 +111,7 @@ class ForwardRoom:
             self._recorder.attempt_answered(agent, admitted.caller.tenant)
         return Served(finished, finished.head_s)
 
-    def _failure(self, failed: AttemptFailed) -> Failure:
+    def _failure(self, failed: AttemptFailed, arrived: Arrived) -> Failure:
         match failed.kind:
             case "no_link":
                 return LinkDead()
@@ -122,11 +122,21 @@ class ForwardRoom:
             case "status":
                 wait_s = retry_after_s(failed.field(headers.RETRY_AFTER), now=self._clock.unix())
                 content_type = failed.field(headers.CONTENT_TYPE)
-                return classify(failed.status, content_type, failed.body, retry_after_s=wait_s)
+                return classify(
+                    failed.status,
+                    content_type,
+                    failed.body,
+                    retry_after_s=wait_s,
+                    had_clients_credentials=not self._limits.strips_authorization and _has_credentials(arrived),
+                )
             case "malformed":
                 return BackendFailure(reason(ErrorCode.BACKEND_ERROR, "the agent's answer is not valid HTTP"))
             case "connect" | "reset" | "truncated":
                 return LinkDead() if failed.is_link_down else StreamBroken()
+
+
+def _has_credentials(arrived: Arrived) -> bool:
+    return any(arrived.field(name) is not None for name in (headers.AUTHORIZATION, headers.X_API_KEY))
 
 
 def _plan(limits: ForwardLimits, dialect: Dialect, *, is_original: bool) -> ForwardPlan:
@@ -148,4 +158,5 @@ def _plan(limits: ForwardLimits, dialect: Dialect, *, is_original: bool) -> Forw
         # An original agent ends a broken stream as if it were whole (wire.md §8.7).
         needs_end_mark=is_original,
         break_events=break_events(dialect),
+        sequence_mark=SEQUENCE_MARK,
     )

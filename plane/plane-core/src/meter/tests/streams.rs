@@ -203,7 +203,8 @@ fn the_last_number_of_an_event_is_known() {
         let stream: String = numbers.iter().map(|number| numbered(number)).collect();
         assert_eq!(meter(stream).sequence_number, last, "{numbers:?}");
     }
-    let elsewhere = event(r#"{"response":{"sequence_number":5},"choices":[{"sequence_number":6}]}"#);
+    let elsewhere =
+        event(r#"{"response":{"sequence_number":5},"choices":[{"sequence_number":6}]}"#);
     assert_eq!(meter(elsewhere).sequence_number, None);
 }
 

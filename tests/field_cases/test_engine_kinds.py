@@ -9,6 +9,7 @@ from tests.field_cases.engine import Turn
 from tests.field_cases.words import CHUNKED_HEAD, LAST_CHUNK, chunk, delta, whole_answer
 from tests.house.client import CHAT, ask, connected, error_of, hello
 from tests.house.raw_engine import sized
+from tests.raw_http import at
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -39,7 +40,7 @@ async def test_o24_the_tag_that_goes_without_saying(tmp_path: Path) -> None:
             "exact": 404,
         }
         detail = (await ask(bench.http, "/v1/models/llama3:latest")).json()
-        assert (detail["id"], detail["agents"]["total"]) == ("llama3", 2)
+        assert (at(detail, "id"), at(detail, "agents", "total")) == ("llama3", 2)
 
 
 async def test_o25_an_engine_that_answers_requests_is_not_dead_because_its_health_page_is_silent(

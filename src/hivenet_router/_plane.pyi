@@ -64,6 +64,10 @@ class Peer:
 class Upstream:
     """A plain HTTP server as a destination, with the connections kept to it."""
 
+    @property
+    def times_heard(self) -> int:
+        """How often bytes of answers to forwarded requests have come from it; never goes back."""
+
 @final
 class ForwardSpec:
     """How to forward: the part that is the same for many requests."""
@@ -89,10 +93,12 @@ class ForwardSpec:
         meter: bool = True,
         needs_end_mark: bool = False,
         break_events: tuple[bytes, bytes, bytes, bytes, bytes] | None = None,
+        sequence_mark: bytes = ...,
     ) -> ForwardSpec:
         """`idle_s` bounds the silence inside a stream, `total_s` a whole stream. With `judge` a buffered answer waits
         for `release`. `needs_end_mark`: an event stream that ends without its dialect's end mark counts as broken.
         `break_events` are sent where a stream breaks off: backend lost, idle, overtime, aborted, link lost.
+        `sequence_mark` stands in them for the number that follows the stream's last `sequence_number`.
         `drop_fields` of the request and `drop_reply_fields` of the answer stay here; both are in lower case.
         `set_fields` replace the client's, `default_fields` stand in where the client's are absent or dropped. Here and
         in all other lists, fields that frame a body or name the hop (`Content-Length`, `Connection`, ...) are ignored.

@@ -67,6 +67,8 @@ async def agent_of(
         models=engine,
         model=model,
         interval_s=2.0,
+        timeout_s=5.0,
+        times_heard=lambda: engine.times_heard,
         reports=reports,
     )
     around = Surroundings(

@@ -34,6 +34,8 @@ async def watch_of(
         models=engine,
         model=model,
         interval_s=2.0,
+        timeout_s=5.0,
+        times_heard=lambda: engine.times_heard,
         reports=reports,
     )
     task = asyncio.create_task(watch.run())
@@ -282,3 +284,49 @@ def test_ollama_knows_a_model_with_and_without_its_default_tag() -> None:
     assert FACES[Engine.OLLAMA].plain("llama3:latest") in FACES[Engine.OLLAMA].models_in(
         b'{"models":[{"name":"llama3:latest"}]}'
     )
+
+
+async def test_an_engine_that_answers_requests_while_its_health_page_is_silent_is_busy_and_not_dead() -> None:
+    """decisions.md 38, field-cases.md O-25."""
+    engine = FakeEngine()
+    async with watch_of(engine) as (watch, reports):
+        await asyncio.sleep(1)
+        engine.hangs = True
+        for _ in range(60):
+            engine.times_heard += 1
+            await asyncio.sleep(1)
+        assert (watch.is_ready, healthy(reports)) == (True, True)
+
+
+@pytest.mark.parametrize("how", ["silent", "answers badly", "refuses"])
+async def test_an_engine_is_out_after_three_probes_that_were_answered_badly_or_in_silence(how: str) -> None:
+    """The silent one was heard until its health page fell silent; the others count whatever comes meanwhile."""
+    engine = FakeEngine()
+    async with watch_of(engine) as (watch, _):
+        await asyncio.sleep(1)
+        engine.times_heard += 1
+        match how:
+            case "silent":
+                engine.hangs = True
+            case "answers badly":
+                engine.status = 500
+            case _:
+                engine.ready_at = 1e9
+        for _ in range(25):
+            engine.times_heard += how != "silent"
+            await asyncio.sleep(1)
+        assert not watch.is_ready
+
+
+async def test_silent_probes_between_traffic_are_counted_where_there_was_none() -> None:
+    engine = FakeEngine()
+    async with watch_of(engine) as (watch, _):
+        await asyncio.sleep(1)
+        engine.hangs = True
+        # Two that count, one that does not, one that does.
+        await asyncio.sleep(15.5)
+        engine.times_heard += 1
+        await asyncio.sleep(6)
+        assert watch.is_ready
+        await asyncio.sleep(6)
+        assert not watch.is_ready

@@ -4,9 +4,11 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from hivenet_router.agent.relay import NEVER_S, Relay, host_of, link_rules
 from hivenet_router.config import AgentSettings, BackendUrl, Program, parse
@@ -145,10 +147,12 @@ class StandingRules:
         self.rules.append((prefix, to, plan, cut))
 
 
-def relay_of(plane: StandingRules, *flags: str, routers: tuple[str, ...] = (ROUTER,)) -> Relay:
+def relay_of(
+    plane: StandingRules, *flags: str, routers: tuple[str, ...] = (ROUTER,), own_kind: tuple[str, ...] = ()
+) -> Relay:
     # Of the plane only its standing rules are used.
     whole = cast("DataPlane", plane)
-    return Relay(whole, BACKEND, settings(*flags), is_router=routers.__contains__)
+    return Relay(whole, BACKEND, settings(*flags), is_router=routers.__contains__, is_own_kind=own_kind.__contains__)
 
 
 async def led(relay: Relay, exchange: ScriptedExchange) -> ScriptedExchange:
@@ -311,7 +315,7 @@ async def test_a_failure_that_cannot_be_told_costs_its_request_and_no_other(flag
         (204, b"", 502, "backend_error", "the backend answered with HTTP status 204"),
     ],
 )
-async def test_a_chat_answer_other_than_200_becomes_a_structured_error(
+async def test_a_chat_answer_other_than_200_becomes_a_structured_error_for_an_original_router(
     status: int, body: bytes, answered: int, code: str, message: str
 ) -> None:
     failed = AttemptFailed("status", status=status, fields=[(b"Retry-After", b"7")], body=body)
@@ -320,6 +324,72 @@ async def test_a_chat_answer_other_than_200_becomes_a_structured_error(
     assert (exchange.answer[0], exchange.answer[1][b"retry-after"]) == (answered, b"7")
     assert exchange.error == {"code": code, "message": message, "source": "backend"}
     assert b"<" not in exchange.answer[2]
+
+
+@pytest.mark.parametrize("flags", [(), ("--p2p-listen-port=0",)])
+@pytest.mark.parametrize("status", [204, 400, 401, 404, 413, 429, 500, 501])
+async def test_a_router_of_our_own_kind_is_handed_what_the_backend_said(flags: tuple[str, ...], status: int) -> None:
+    """decisions.md 40."""
+    fields = [(b"Content-Type", b"text/html"), (b"Retry-After", b"7"), (b"X-Engine", b"e"), (b"content-length", b"9")]
+    fields += [(b"Connection", b"close, X-Hop"), (b"x-hop", b"1"), (b"Transfer-Encoding", b"chunked")]
+    failed = AttemptFailed("status", status=status, fields=fields, body=b"<h1>no</h1>")
+    relay = relay_of(StandingRules(), *flags, own_kind=(ROUTER,))
+    exchange = await led(relay, ScriptedExchange(Request(CHAT, is_standing=not flags), failed))
+    assert exchange.answer == (
+        status,
+        {b"Content-Type": b"text/html", b"Retry-After": b"7", b"X-Engine": b"e"},
+        b"<h1>no</h1>",
+    )
+
+
+def key_file(folder: Path, key: str = "sk-engine") -> str:
+    path = folder / "key"
+    path.write_text(f"{key}\n")
+    path.chmod(0o600)
+    return f"--backend-api-key-file={path}"
+
+
+def test_a_key_of_the_agents_own_stands_in_place_of_the_clients(tmp_path: Path) -> None:
+    """decisions.md 46."""
+    plane = StandingRules()
+    relay_of(plane, key_file(tmp_path))
+    for _, _, plan, _ in plane.rules:
+        assert (b"authorization", b"Bearer sk-engine") in plan.set_fields
+        assert b"x-api-key" in plan.drop_fields
+        assert not plan.relay_any_status
+    without = StandingRules()
+    relay_of(without)
+    for _, _, plan, _ in without.rules:
+        assert not plan.drop_fields
+        assert all(name != b"authorization" for name, _ in plan.set_fields)
+
+
+@pytest.mark.parametrize("own_kind", [(), (ROUTER,)])
+@pytest.mark.parametrize("path", [CHAT, f"{MOUNT}/v1/embeddings"])
+@pytest.mark.parametrize("status", [401, 403])
+async def test_an_engine_that_refuses_the_agents_own_key_is_the_operators_fault(
+    tmp_path: Path, status: int, path: str, own_kind: tuple[str, ...]
+) -> None:
+    relay = relay_of(StandingRules(), key_file(tmp_path), own_kind=own_kind)
+    with capture_logs() as lines:
+        for _ in range(3):
+            failed = AttemptFailed("status", status=status, body=b'{"error":"bad key sk-engine"}')
+            exchange = await led(relay, ScriptedExchange(Request(path, is_standing=True), failed))
+            assert exchange.answer is not None
+            assert (exchange.answer[0], exchange.error["code"]) == (502, "backend_error")
+            assert b"sk-engine" not in exchange.answer[2]
+    (told,) = [line for line in lines if line["event"] == "backend_key_refused"]
+    assert (told["status"], "--backend-api-key-file" in told["check"]) == (status, True)
+    assert "sk-engine" not in str(lines)
+
+
+async def test_what_else_an_engine_refuses_is_handed_on_by_an_agent_with_a_key(tmp_path: Path) -> None:
+    relay = relay_of(StandingRules(), key_file(tmp_path))
+    failed = AttemptFailed(
+        "status", status=404, fields=[(b"content-type", b"application/json")], body=b'{"detail":"x"}'
+    )
+    exchange = await led(relay, ScriptedExchange(Request(f"{MOUNT}/v1/messages", is_standing=True), failed))
+    assert exchange.answer == (404, {b"content-type": b"application/json"}, b'{"detail":"x"}')
 
 
 @pytest.mark.parametrize(("problem", "status"), [("too_large", 413), ("incomplete", 400), ("slow", 400)])

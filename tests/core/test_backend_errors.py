@@ -113,6 +113,12 @@ def test_an_engine_that_crashed_over_a_cuda_context_is_still_broken() -> None:
         (422, '{"detail":"m"}', INVALID, 400),
         (422, '{"detail":"m, the context has no token left"}', CONTEXT, 400),
         (409, "m", INVALID, 400),
+        (402, "m", INVALID, 400),
+        (405, "m", INVALID, 400),
+        (407, "m", INVALID, 400),
+        (415, "m", INVALID, 400),
+        (451, "m", INVALID, 400),
+        (501, '{"error":{"message":"m","type":"not_supported_error"}}', INVALID, 501),
         (404, "m: no context with this token", INVALID, 404),
         (500, '{"error":{"message":"m","type":"invalid_request_error"}}', INVALID, 400),
     ],
@@ -137,6 +143,7 @@ def test_a_fault_of_the_request_is_neither_retried_nor_held_against_the_agent(
         (401, '{"error":{"message":"m","type":"invalid_request_error"}}', ERROR, 502),
         (403, "m", ERROR, 502),
         (408, "m", ERROR, 502),
+        (425, "m", ERROR, 502),
         (500, "m", ERROR, 502),
         (502, '{"detail":"m"}', ERROR, 502),
         (307, "m", ERROR, 502),
@@ -149,6 +156,25 @@ def test_a_fault_of_the_backend_is_worth_another_agent(status: int, body: str, c
     assert (failure.retryable, failure.counts_against_agent) == (True, True)
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_credentials_that_are_refused_are_the_clients_fault_where_they_were_its_own(status: int) -> None:
+    """decisions.md 40."""
+    own = classify(status, "application/json", b'{"error":"m"}', had_clients_credentials=True)
+    assert (own.reason.code, own.reason.status, own.reason.message) == (INVALID, status, "m")
+    assert (own.retryable, own.counts_against_agent) == (False, False)
+    operators = classify(status, "application/json", b'{"error":"m"}')
+    assert (operators.reason.code, operators.reason.status, operators.retryable) == (ERROR, 502, True)
+
+
+@pytest.mark.parametrize("source", ["", "router", "backend"])
+def test_a_token_limit_that_an_agent_reports_is_final(source: str) -> None:
+    """wire.md §8.5."""
+    body = json.dumps({"error": {"code": "token_limit_exceeded", "message": "m", "source": source}}).encode()
+    failure = classify(429, "application/json", body)
+    assert (failure.reason.code, failure.reason.status) == (ErrorCode.TOKEN_LIMIT_EXCEEDED, 429)
+    assert (failure.retryable, failure.counts_against_agent) == (False, False)
+
+
 def test_an_overloaded_backend_may_say_when_to_come_back() -> None:
     assert classify(429, "", b"", retry_after_s=7.0).reason.retry_after_s == 7.0
     assert classify(500, "", b"", retry_after_s=7.0).reason.retry_after_s is None
@@ -159,6 +185,7 @@ def test_an_overloaded_backend_may_say_when_to_come_back() -> None:
     [
         (ErrorCode.REQUEST_INVALID, Blame.ROUTER, 400),
         (INVALID, Blame.BACKEND, 400),
+        (ErrorCode.TOKEN_LIMIT_EXCEEDED, Blame.ROUTER, 429),
         (CONTEXT, Blame.BACKEND, 400),
         (ERROR, Blame.BACKEND, 502),
         (UNAVAILABLE, Blame.BACKEND, 503),
@@ -233,6 +260,6 @@ def test_a_time_to_come_back_is_seconds_or_a_date(value: str, seconds: float | N
 def test_any_answer_is_classified_within_the_bounds(status: int, content_type: str, body: bytes) -> None:
     failure = classify(status, content_type, body)
     assert 0 < len(failure.reason.message.encode()) <= 512
-    assert failure.reason.status in {400, 404, 413, 502, 503}
-    assert failure.retryable == failure.counts_against_agent == (failure.reason.status >= 500)
+    assert failure.reason.status in {400, 404, 413, 429, 501, 502, 503}
+    assert failure.retryable == failure.counts_against_agent == (failure.reason.status in {502, 503})
     assert chat_refusal(status, body).status in {400, 502, 503}

@@ -96,3 +96,21 @@ def test_an_acceptance_has_all_that_the_original_agent_needs() -> None:
 
     assert outcome.message == "Authentication successful"
     assert decode_outcome(encode_outcome(outcome)) == outcome
+
+
+@pytest.mark.parametrize(
+    ("engine", "announced", "served"),
+    [
+        ("ollama", "llama3:latest", "llama3"),
+        ("ollama", "llama3", "llama3"),
+        ("ollama", "llama3:70b", "llama3:70b"),
+        ("ollama", ":latest", ":latest"),
+        ("vllm", "llama3:latest", "llama3:latest"),
+    ],
+)
+def test_ollamas_default_tag_is_left_out_of_what_its_agents_serve(engine: str, announced: str, served: str) -> None:
+    """field-cases.md O-24 (e): one model, whoever wrote the tag out."""
+    request = AuthRequest("token", replace(COMPLETE, engine=engine, model=announced))
+    welcome = judge(request, CLAIMS)
+    assert isinstance(welcome, Welcome)
+    assert welcome.metadata.model == served

@@ -15,7 +15,7 @@ from hivenet_router.core.changes import (
     Registered,
     Removed,
 )
-from hivenet_router.core.ids import DeploymentId, PeerId, ReplicaId
+from hivenet_router.core.ids import DeploymentId, ModelName, PeerId, ReplicaId
 from hivenet_router.core.outcomes import History, Mark
 from hivenet_router.core.registry import COUNTS_KEPT_S, DEPARTED_MAX, Registry
 from hivenet_router.wire.agent_protocol import EngineSnapshot, HardwareSnapshot
@@ -356,3 +356,27 @@ def test_a_listener_that_takes_the_freed_slot_at_once_finds_the_books_in_order()
     assert first is not None
     first.release()
     assert (len(taken), agent.active_slots, agent.free_slots) == (2, 1, 0)
+
+
+def test_ollamas_default_tag_goes_without_saying_and_nobody_elses() -> None:
+    """field-cases.md O-24."""
+    book = Book()
+    book.join(A, described(model=ModelName("llama3"), engine="ollama"))
+    book.join(B, described(model=ModelName("mine"), engine="vllm"))
+    book.join(C, described(model=ModelName("own:latest"), engine="vllm"))
+    names = (
+        "llama3",
+        "llama3:latest",
+        "llama3:8b",
+        "llama3:latest:latest",
+        "mine:latest",
+        "own",
+        "own:latest",
+        ":latest",
+    )
+    named = {name: book.registry.named(ModelName(name)) for name in names}
+    assert {name for name in names if named[name] != name} == {"llama3:latest"}
+    assert named["llama3:latest"] == "llama3"
+    # The body keeps the tag, and an engine that is no Ollama would not know it.
+    book.join(B, described(model=ModelName("llama3"), engine="vllm"))
+    assert book.registry.named(ModelName("llama3:latest")) == "llama3:latest"

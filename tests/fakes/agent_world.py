@@ -134,6 +134,7 @@ class FakeEngine:
         self.ready_at = 0.0
         self.hangs = False
         self.answers_after_s = 0.0
+        self.times_heard = 0
         self.page = b""
         self.page_status = 200
         self.asking = 0

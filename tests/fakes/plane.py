@@ -13,6 +13,7 @@ from hivenet_router.ports import (
     DoorRules,
     Fields,
     ForwardPlan,
+    HttpServer,
     PlaneBroken,
     PlaneListener,
     Reply,
@@ -84,6 +85,10 @@ class FakePlane(DataPlane):
     ) -> Reply:
         """See `ports.DataPlane`."""
         raise RequestFailed("nobody answers here")
+
+    def times_heard(self, server: HttpServer) -> int:
+        """See `ports.DataPlane`."""
+        return 0
 
     def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int, within_s: float) -> None:
         """See `ports.DataPlane`."""

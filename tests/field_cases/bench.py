@@ -151,8 +151,10 @@ class Pair:
 
 
 @asynccontextmanager
-async def bench_in(folder: Path, seats: Sequence[Seat], *router_flags: str) -> AsyncIterator[Bench]:
-    """A bench with these agents, all of them served when this begins."""
+async def bench_in(
+    folder: Path, seats: Sequence[Seat], *router_flags: str, tags: tuple[str, ...] = ()
+) -> AsyncIterator[Bench]:
+    """A bench with these agents, all of them served when this begins; with `tags` each engine is an Ollama too."""
     http, metrics, grpc = (("127.0.0.1", free_port()) for _ in range(3))
     ports = [f"--http-port=127.0.0.1:{http[1]}", f"--metrics-port=127.0.0.1:{metrics[1]}"]
     ports += [f"--grpc-port=127.0.0.1:{grpc[1]}", f"--p2p-port={free_port()}"]
@@ -161,6 +163,7 @@ async def bench_in(folder: Path, seats: Sequence[Seat], *router_flags: str) -> A
         bench = Bench(http, metrics, router)
         for seat in seats:
             engine = await stack.enter_async_context(scripted_engine(seat.model, whole_answer))
+            engine.tags = tags
             bench.engines[seat.name] = engine
         await router.has_said("router_started")
         for seat in seats:

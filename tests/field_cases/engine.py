@@ -7,6 +7,7 @@ Invariant: every request it was asked is one `Turn`, and a turn whose other side
 import asyncio
 import contextlib
 import fcntl
+import json
 import socket
 import struct
 import sys
@@ -16,7 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tests.house.raw_engine import RawRequest, behind_head, probe_answer, serving, sized
+from tests.house.raw_engine import RawRequest, Said, behind_head, probe_answer, serving, sized
 from tests.house.running import WITHIN_S, free_port, until
 
 Left = Literal["", "fin", "reset"]
@@ -86,6 +87,10 @@ class Engine:
     """How long a connection may be idle before the engine closes it."""
     cut: Callable[[], str] | None = None
     """Asked when it has read the head of a request and no more: how to end the connection then, or empty: not yet."""
+    probes: list[RawRequest] = field(default_factory=list)
+    probes_are_silent: bool = False
+    tags: tuple[str, ...] = ()
+    """What it lists as Ollama does, if it is one."""
     turns: list[Turn] = field(default_factory=list)
     idle_closed: int = 0
     connections: int = 0
@@ -102,6 +107,12 @@ class Engine:
         self.script, self.idle_s = script, idle_s
         self.turns, self.faults, self.idle_closed = [], [], 0
         self.cut = None
+
+    def tags_of(self, request: RawRequest) -> Said | None:
+        """Ollama's answer to a probe."""
+        if not self.tags or not request.line.startswith("GET /api/tags "):
+            return None
+        return sized(json.dumps({"models": [{"name": tag} for tag in self.tags]}).encode())
 
     async def has_turns(self, number: int) -> None:
         """Wait until it has been asked that often. Raises: TimeoutError."""
@@ -123,7 +134,12 @@ class Engine:
                     return
                 request = await behind_head(reader, head)
                 if not request.line.startswith("POST "):
-                    writer.write(b"".join((probe_answer(request, self.model) or _NOTHING).pieces))
+                    self.probes.append(request)
+                    if self.probes_are_silent:
+                        await reader.read()
+                        return
+                    said = self.tags_of(request) or probe_answer(request, self.model) or _NOTHING
+                    writer.write(b"".join(said.pieces))
                     already = b""
                     continue
                 turn = Turn(request, number, turns > 0, writer)

@@ -17,7 +17,18 @@ import pytest
 from tests.field_cases.bench import BODIES, EMBEDDINGS, RERANK, TWO, Bench, Pair
 from tests.field_cases.engine import Engine, Turn
 from tests.field_cases.test_streams import Tokens
-from tests.field_cases.words import ANSWER, CHUNKED_HEAD, LAST_CHUNK, STREAMS, chunk, says, streams, whole_answer
+from tests.field_cases.words import (
+    ANSWER,
+    CHUNKED_HEAD,
+    LAST_CHUNK,
+    RESPONSES,
+    STREAMS,
+    chunk,
+    event,
+    says,
+    streams,
+    whole_answer,
+)
 from tests.house.client import CHAT, MESSAGES, ask, connected, error_of, hello
 from tests.house.raw_engine import sized
 from tests.raw_http import Reply
@@ -191,6 +202,13 @@ async def test_o18_a_stream_that_breaks_after_data_ends_with_an_error_event_and_
     assert b"backend_error" in got.rpartition(piece)[2]
     assert not got.endswith(LAST_CHUNK)
     assert ending in ("fin", "reset")
+
+
+async def test_the_error_event_of_a_responses_stream_has_the_number_behind_the_last_one(bench: Bench) -> None:
+    """decisions.md 41."""
+    pieces = [event("x", {"type": "x", "sequence_number": number}) for number in (7, 8)]
+    got, _ending, _pair = await breaks_after(bench, RESPONSES, "rst", *pieces)
+    assert b'"sequence_number":9}\n\n' in got.rpartition(pieces[-1])[2]
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])

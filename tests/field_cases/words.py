@@ -86,7 +86,7 @@ STREAMS: Final = {
         event("response.created", {"type": "response.created"}),
         event("response.output_text.delta", {"type": "response.output_text.delta", "delta": "hello "}),
         COMPLETED,
-        _OPENAI_ERROR,
+        b'event: error\ndata: {"type":"error","code":',
     ),
     MESSAGES: Stream(
         MESSAGE_START,

@@ -19,6 +19,8 @@ from tests.house.stand_in import stand_in
 
 from hivenet_router._plane import Completed
 from hivenet_router.adapters.plane import PlaneAdapter
+from hivenet_router.core.backend_errors import agent_error_body, chat_refusal
+from hivenet_router.names.errors import Blame
 from hivenet_router.ports import RequestFailed
 
 MOUNT: Final = "/hivenet_router/inference/1.0.0"
@@ -71,6 +73,12 @@ async def test_every_recorded_request_of_a_router_gets_the_recorded_answer(scene
             assert got.status == CHANGED[name], name
             continue
         ours = {field: (got.field(field) or b"").decode() for field in headers}
+        if name.startswith("chat") and b'"source":"backend"' in body:
+            # The router here is of our own kind and has it raw; an original is told this of it (decisions.md 40).
+            told = chat_refusal(got.status, got.body())
+            text = agent_error_body(told.code, told.message, Blame.BACKEND)
+            assert (told.status, text) == (status, body) or (got.status, got.body()) == (status, body), name
+            continue
         assert (got.status, ours, got.body()) == (status, headers, body), name
 
 

@@ -10,7 +10,7 @@ from hivenet_router.names import headers, paths, protocol_ids
     [
         ("/v1/chat/completions", "llm", "openai", "chat"),
         ("/v1/completions", "llm", "openai", "chat"),
-        ("/v1/responses", "llm", "openai", "chat"),
+        ("/v1/responses", "llm", "responses", "chat"),
         ("/v1/messages", "llm", "anthropic", "chat"),
         ("/v1/messages/count_tokens", "llm", "anthropic", "chat"),
         ("/v1/embeddings", "embedding", "openai", "embedding"),

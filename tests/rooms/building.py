@@ -86,6 +86,7 @@ class Rooms:
             rejections=self.rejections,
             clock=self.clock,
             recorder=self.recorder,
+            named=self.registry.named,
             request_timeout_s=TIMEOUT_S,
             tries_per_step_max=tries_per_step_max,
         )

@@ -11,7 +11,7 @@ from tests.rooms.building import Rooms, soon
 from hivenet_router.core.attempts import Busy, Failure, LinkDead, StaleStream, StreamBroken, TimedOut
 from hivenet_router.core.backend_errors import BackendFailure
 from hivenet_router.names.errors import Blame, ErrorCode
-from hivenet_router.names.paths import CHAT_COMPLETIONS, MESSAGES
+from hivenet_router.names.paths import CHAT_COMPLETIONS, COMPLETIONS, MESSAGES, RESPONSES
 from hivenet_router.ports import ClientGone, FailureKind, ForwardPlan
 from hivenet_router.router.forward import Failed, Served
 
@@ -200,10 +200,35 @@ async def test_a_stream_that_the_client_leaves_in_the_middle_was_served() -> Non
     assert rooms.is_at_rest
 
 
-@pytest.mark.parametrize("path", [CHAT_COMPLETIONS, MESSAGES])
-async def test_the_plan_speaks_the_paths_dialect(path: str) -> None:
-    is_anthropic = path == MESSAGES
-    assert (await plan_for(path)).break_events[0].startswith(b"event: error" if is_anthropic else b"data: ")
+@pytest.mark.parametrize(
+    ("path", "beginning"),
+    [
+        (CHAT_COMPLETIONS, b'data: {"error":'),
+        (COMPLETIONS, b'data: {"error":'),
+        (RESPONSES, b'event: error\ndata: {"type":"error","code":"backend_error",'),
+        (MESSAGES, b'event: error\ndata: {"type":"error","error":'),
+    ],
+)
+async def test_the_plan_speaks_the_paths_dialect(path: str, beginning: bytes) -> None:
+    plan = await plan_for(path)
+    assert plan.break_events[0].startswith(beginning)
+    assert (plan.sequence_mark in plan.break_events[0]) == (path == RESPONSES)
+
+
+@pytest.mark.parametrize("strips", [False, True])
+@pytest.mark.parametrize("sent", ["authorization", "x-api-key", ""])
+async def test_refused_credentials_are_the_clients_only_where_they_went_along(sent: str, strips: bool) -> None:
+    """decisions.md 40."""
+    rooms = Rooms(strips_authorization=strips)
+    rooms.join(A, Fails("status", status=401, body=b'{"error":"no such key"}'))
+    exchange = rooms.chat()
+    if sent:
+        exchange.arrived.headers.append((sent.encode(), b"k"))
+    result = await forwarded(rooms, exchange)
+    assert isinstance(result, Failed)
+    assert isinstance(result.failure, BackendFailure)
+    is_clients = bool(sent) and not strips
+    assert (result.failure.reason.status, result.failure.retryable) == ((401, False) if is_clients else (502, True))
 
 
 async def test_only_an_original_agents_stream_must_have_an_end_mark() -> None:

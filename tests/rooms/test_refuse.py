@@ -10,6 +10,7 @@ from hivenet_router.core.refusals import RefusalReason, reason
 from hivenet_router.names.errors import Blame, ErrorCode
 from hivenet_router.names.paths import Dialect
 from hivenet_router.router.refuse import (
+    SEQUENCE_MARK,
     Refusal,
     answer,
     break_events,
@@ -140,6 +141,20 @@ def test_a_broken_openai_stream_ends_with_an_event_that_sdks_raise_on() -> None:
         error = json.loads(data)["error"]
         assert (name, error["type"], error["source"] in tuple(Blame)) == ("message", "server_error", True)
         codes.append(error["code"])
+    assert codes == ["backend_error", "request_timeout", "request_timeout", "no_agents_available", "agent_disconnected"]
+
+
+def test_a_broken_responses_stream_ends_with_an_event_of_its_own_api() -> None:
+    """decisions.md 41."""
+    codes = []
+    for event in break_events(Dialect.RESPONSES):
+        assert event.count(SEQUENCE_MARK) == 1
+        [(name, data)] = events(event.replace(SEQUENCE_MARK, b"17"))
+        said = json.loads(data)
+        assert (name, list(said)) == ("error", ["type", "code", "message", "param", "sequence_number"])
+        assert (said["type"], said["param"], said["sequence_number"]) == ("error", None, 17)
+        assert said["message"]
+        codes.append(said["code"])
     assert codes == ["backend_error", "request_timeout", "request_timeout", "no_agents_available", "agent_disconnected"]
 
 

@@ -39,6 +39,7 @@ impl OwnRequest {
             head: head.freeze(),
             body: self.body,
             is_head_method: &self.method[..] == b"HEAD",
+            is_forwarded: false,
         }
     }
 }

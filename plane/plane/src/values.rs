@@ -66,6 +66,14 @@ pub struct Peer(pub PeerId);
 #[pyclass(frozen)]
 pub struct Upstream(pub Arc<HttpUpstream>);
 
+#[pymethods]
+impl Upstream {
+    #[getter]
+    fn times_heard(&self) -> u64 {
+        self.0.times_heard()
+    }
+}
+
 #[derive(FromPyObject)]
 pub enum To<'py> {
     Peer(Bound<'py, Peer>),
@@ -91,7 +99,8 @@ impl ForwardSpec {
         *, host, path_prefix = Vec::new(), drop_fields = Vec::new(), set_fields = Vec::new(), default_fields = Vec::new(),
         drop_reply_fields = Vec::new(), stream_fields = Vec::new(), request_id_name = Vec::new(),
         resend = "whole", resend_name = Vec::new(), idle_s, total_s = None, buffered_bytes_max,
-        judge = false, relay_any_status = false, meter = true, needs_end_mark = false, break_events = None
+        judge = false, relay_any_status = false, meter = true, needs_end_mark = false, break_events = None,
+        sequence_mark = Vec::new()
     ))]
     // One keyword per setting: Python names them all.
     #[allow(clippy::too_many_arguments)]
@@ -114,6 +123,7 @@ impl ForwardSpec {
         meter: bool,
         needs_end_mark: bool,
         break_events: Option<[Vec<u8>; 5]>,
+        sequence_mark: Vec<u8>,
     ) -> PyResult<Self> {
         Ok(ForwardSpec(Arc::new(exchange::ForwardSpec {
             host: visible("host", host)?,
@@ -144,6 +154,7 @@ impl ForwardSpec {
             break_events: break_events
                 .map(|events| events.map(Bytes::from))
                 .unwrap_or_default(),
+            sequence_mark: sequence_mark.into(),
         })))
     }
 }

@@ -258,6 +258,11 @@ class PlaneAdapter:
         completed = await self._outcome(token, done)
         return Reply(completed.status, completed.body())
 
+    def times_heard(self, server: HttpServer) -> int:
+        """See `ports.DataPlane`."""
+        upstream = self.destination(server)
+        return upstream.times_heard if isinstance(upstream, Upstream) else 0
+
     def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int, within_s: float) -> None:
         """See `ports.DataPlane`."""
         self._plane.add_standing(prefix, self.destination(to), self.spec(plan), cut=cut, within_s=within_s)
@@ -488,4 +493,5 @@ def _spec(plan: ForwardPlan) -> ForwardSpec:
         meter=plan.meter,
         needs_end_mark=plan.needs_end_mark,
         break_events=plan.break_events,
+        sequence_mark=plan.sequence_mark,
     )

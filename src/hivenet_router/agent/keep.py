@@ -1,8 +1,9 @@
 """What keeps a registered session with a router alive?
 
 Heartbeats, routing signals, renewal in time, and a link that is dialled again when it is lost. Invariant: the old token
-stays in use until the router took the new one, and the session ends only by `SessionFailed`: a heartbeat that was not
-answered 200 in time, or a link that could not be had again. How a session begins is `connect.py`'s.
+stays in use until the router took the new one, and the session ends only by `SessionFailed`: a heartbeat answered with
+401, 403 or 404, or a lost link that could not be had again. A router that is too busy for a heartbeat still knows the
+session. How a session begins is `connect.py`'s.
 Source: wire.md §7.2, §7.3, §10, §11; several-routers.md S-101; decisions.md 25.
 """
 
@@ -22,12 +23,16 @@ MESSAGE_WITHIN_S: Final = 5.0
 """Time for the answer to a heartbeat or a signal. Source: wire.md §14 no. 19."""
 RENEW_RETRY_S: Final = 30.0
 SHORT_LIVED_S: Final = 5.0
-"""A link that was lost sooner than so after it was had again is no link: the next dial waits."""
+"""A link that was lost sooner than so after it was had again, or before a heartbeat was answered over it, is no link:
+the next dial waits."""
 LINK_BACKOFF_S: Final = (0.0, 1.0, 5.0, 15.0, 30.0)
 """The longest wait before a link is dialled again, by how many short-lived ones came before it; chance halves it at
 most. Source: decisions.md 25."""
 # The plane gives up a little later, so that it is always our own limit that speaks.
 _GIVEN_UP_AFTER_S: Final = MESSAGE_WITHIN_S + 1.0
+
+_ENDING: Final = frozenset({401, 403, 404})
+"""Answers of a router that does not know the session, or the agent, any more. Source: wire.md §7, §10."""
 
 _TELLING_LOSSES: Final = 2
 _UNSTEADY_ADVICE: Final = (
@@ -72,6 +77,9 @@ class KeptSession:
         self._is_linked.set()
         self._is_lost = asyncio.Event()
         self._lost_why = ""
+        self._links_had = 1
+        self._is_answered = True
+        self._told_refused = ""
 
     async def run(self) -> None:
         """Keep it until it cannot be kept.
@@ -85,9 +93,13 @@ class KeptSession:
 
     def link_lost(self, why: str) -> None:
         """The last connection to the router is gone."""
+        self._is_linked.clear()
+        self._want_link(why)
+
+    def _want_link(self, why: str) -> None:
+        """Have the link dialled again, unless that is under way; one that may be alive is used meanwhile."""
         if not self._is_lost.is_set():
             self._lost_why = why
-            self._is_linked.clear()
             self._is_lost.set()
 
     async def goodbye(self) -> None:
@@ -100,27 +112,37 @@ class KeptSession:
         while True:
             begun_at = loop.time()
             self._news.clear()
-            await self._send_heartbeat()
+            is_heard = await self._send_heartbeat()
+            # One that was waited for in vain is sent again over a new link, or after a pause over this one.
+            next_at = (begun_at if is_heard else loop.time()) + self._terms.heartbeat_interval_s
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(begun_at + self._terms.heartbeat_interval_s):
+                async with asyncio.timeout_at(next_at):
                     await self._news.wait()
 
-    async def _send_heartbeat(self) -> None:
-        for is_second_try in (False, True):
-            try:
-                await self._is_linked.wait()
-                reply = await self._post(HEARTBEAT, self._reports.heartbeat(self._terms.token))
-            except TimeoutError:
-                raise SessionFailed(f"no answer to a heartbeat within {MESSAGE_WITHIN_S:g} s") from None
-            except RequestFailed as error:
-                if is_second_try:
-                    raise SessionFailed(f"a heartbeat could not be sent: {error}") from error
-                # The link may have died before the data plane noticed: one new link, one more heartbeat.
-                self.link_lost(str(error))
-                continue
-            if reply.status != 200:
-                raise SessionFailed(f"the router answered a heartbeat with {answered(reply)}")
-            return
+    async def _send_heartbeat(self) -> bool:
+        """Whether there was an answer, whatever it was.
+
+        Raises: SessionFailed.
+        """
+        await self._is_linked.wait()
+        link = self._links_had
+        try:
+            reply = await self._post(HEARTBEAT, self._reports.heartbeat(self._terms.token))
+        except (RequestFailed, TimeoutError) as error:
+            # The link may have died before the data plane noticed; a newer one is not to blame.
+            if link == self._links_had:
+                self._want_link(str(error) or f"no answer to a heartbeat within {MESSAGE_WITHIN_S:g} s")
+            return False
+        if reply.status in _ENDING:
+            raise SessionFailed(f"the router answered a heartbeat with {answered(reply)}")
+        self._is_answered = True
+        self._tell_refused("" if reply.status == 200 else answered(reply))
+        return True
+
+    def _tell_refused(self, why: str) -> None:
+        if why and why != self._told_refused:
+            log.warning("heartbeat_refused", router=self._target, why=why, retry_in_s=self._terms.heartbeat_interval_s)
+        self._told_refused = why
 
     async def _send_signals(self) -> None:
         while True:
@@ -167,7 +189,8 @@ class KeptSession:
         while True:
             await self._is_lost.wait()
             log.warning("link_lost", router=self._target, why=self._lost_why)
-            short_lived = short_lived + 1 if loop.time() - had_at < SHORT_LIVED_S else 0
+            is_short_lived = loop.time() - had_at < SHORT_LIVED_S or not self._is_answered
+            short_lived = short_lived + 1 if is_short_lived else 0
             wait_s = LINK_BACKOFF_S[min(short_lived, len(LINK_BACKOFF_S) - 1)] * (1.0 - self._chance() / 2.0)
             if short_lived >= _TELLING_LOSSES:
                 log.warning("link_unsteady", router=self._target, retry_in_s=round(wait_s, 1), advice=_UNSTEADY_ADVICE)
@@ -175,11 +198,18 @@ class KeptSession:
             try:
                 await self._dial(self._terms)
             except SessionFailed as failed:
+                if self._is_linked.is_set():
+                    # It was only doubted: the next heartbeat shows whether it lives.
+                    self._is_lost.clear()
+                    log.debug("link_not_replaced", router=self._target, why=failed.why)
+                    continue
                 raise SessionFailed(
                     f"the link was lost ({self._lost_why}) and not had again: {failed.why}", failed.check
                 ) from failed
             # What the old connection's end told meanwhile is no news of the new one.
             had_at = loop.time()
+            self._links_had += 1
+            self._is_answered = False
             self._is_lost.clear()
             self._is_linked.set()
             log.info("link_restored", router=self._target)

@@ -9,12 +9,12 @@ from typing import Final
 
 from hivenet_router.names import headers
 from hivenet_router.names.paths import ROUTER_MOUNT
-from hivenet_router.ports import DataPlane, HttpServer, Reply, RequestFailed
+from hivenet_router.ports import DataPlane, Fields, HttpServer, Reply, RequestFailed
 
 _ROUTER_HOST: Final = "router"
 _MESSAGE_FIELDS: Final = [(headers.CONTENT_TYPE.encode(), b"application/json")]
-_PROBE_WITHIN_S: Final = 10.0
-"""Longer than any probe is waited for: it ends a request that nobody waits for any more."""
+_GRACE_S: Final = 5.0
+"""A question is given up so long after its asker has: it ends a request that nobody waits for any more."""
 
 
 class PlaneLinks:
@@ -49,16 +49,18 @@ class PlaneLinks:
 
 
 class PlaneBackend:
-    """The backend, asked over its own connections; fulfils `world.Backend`. `prefix` goes before every path."""
+    """The backend, asked over its own connections; fulfils `world.Backend`. `prefix` goes before every path, `fields`
+    with every question. Whoever asks waits for `within_s` itself."""
 
     def __init__(
-        self, plane: DataPlane, server: HttpServer, *, host: str, prefix: str, within_s: float = _PROBE_WITHIN_S
+        self, plane: DataPlane, server: HttpServer, *, host: str, prefix: str, fields: Fields, within_s: float
     ) -> None:
         self._plane = plane
         self._server = server
         self._host = host
         self._prefix = prefix
-        self._within_s = within_s
+        self._fields = fields
+        self._within_s = within_s + _GRACE_S
 
     async def get(self, path: str) -> Reply:
         """The answer, whatever its status. Raises: RequestFailed."""
@@ -67,7 +69,7 @@ class PlaneBackend:
             "GET",
             self._prefix + path,
             host=self._host,
-            fields=[],
+            fields=self._fields,
             body=b"",
             within_s=self._within_s,
         )

@@ -2,13 +2,15 @@
 
 Asked once for all sessions. Invariant: `ready_model` returns only after a good probe with a model known, and three
 failed probes in a row, not one, make a ready backend unhealthy. An engine may restart with another model between two
-probes, so its models are asked for again and again. An engine without a health page is one that may answer a single
-request at a time, its list of models included: that is asked for only before it is ready and while nothing else runs.
+probes, so its models are asked for again and again. A probe without an answer says nothing of an engine that sends
+bytes of answers meanwhile. An engine without a health page is one that may answer a single request at a time, its list
+of models included: that is asked for only before it is ready and while nothing else runs.
 What routers are told is `report.py`'s.
-Source: signals.md §1.3, §1.5, §9.1; wire.md §11; decisions.md 25.
+Source: signals.md §1.3, §1.5, §9.1; wire.md §11; decisions.md 25 and 38.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -22,7 +24,6 @@ from hivenet_router.ports import RequestFailed
 
 POLL_DOWN_S: Final = 5.0
 """Between two probes of a backend that has never been ready."""
-PROBE_WITHIN_S: Final = 5.0
 MODELS_FRESH_S: Final = 5.0
 """Sessions that start together share one discovery."""
 MODELS_AGAIN_S: Final = 30.0
@@ -36,11 +37,16 @@ class BackendDown(Exception):
     """The backend does not do what was asked of it; the text says what it did instead."""
 
 
+class BackendSilent(BackendDown):
+    """It gave no answer in time."""
+
+
 class BackendWatch:
     """Probes the backend for as long as `run` runs, and tells `reports`.
 
     `health` is asked at the engine's probe path, or at `health_path` where the engine has none of its own; `models` is
-    asked for models. `model` is the operator's choice, else the engine's first is announced.
+    asked for models. `model` is the operator's choice, else the engine's first is announced. `times_heard` counts the
+    arrivals of bytes of answers to requests.
     """
 
     def __init__(
@@ -52,6 +58,8 @@ class BackendWatch:
         models: Backend,
         model: str | None,
         interval_s: float,
+        timeout_s: float,
+        times_heard: Callable[[], int],
         reports: Reports,
     ) -> None:
         self._face = face
@@ -68,6 +76,8 @@ class BackendWatch:
         self._was_ready = False
         self._told_list: tuple[str, ...] | None = None
         self._interval_s = interval_s
+        self._timeout_s = timeout_s
+        self._times_heard = times_heard
         self._reports = reports
         self._state = BackendHealth()
         self._ready = asyncio.Event()
@@ -112,13 +122,18 @@ class BackendWatch:
                 return model
 
     async def _look(self) -> None:
+        heard_before = self._times_heard()
         try:
             await self._probe()
             model = await self._model_of_ready()
         except BackendDown as down:
-            self._has_failed = True
-            changed = self._state.probed(ready=False)
-            if not self.is_ready:
+            # A silent probe lasts as long as the time within which a byte counts, so what came during it decides.
+            is_at_work = isinstance(down, BackendSilent) and self._times_heard() != heard_before
+            self._has_failed |= not is_at_work
+            changed = self._state.probed(ready=False, is_at_work=is_at_work)
+            if is_at_work:
+                log.debug("probe_unanswered", why=str(down))
+            elif not self.is_ready:
                 self._down(str(down))
             elif changed:
                 self._ready.clear()
@@ -135,7 +150,7 @@ class BackendWatch:
             await self._warn_if_unlisted()
 
     async def _probe(self) -> None:
-        status, _ = await _get(self._health, self._probe_path)
+        status, _ = await self._get(self._health, self._probe_path)
         self._lacks_probe = status == 404 and self._face.can_lack_probe
         if self._lacks_probe:
             if not self.is_ready:
@@ -208,7 +223,7 @@ class BackendWatch:
         path = self._face.models_path
         if path is None:
             raise BackendDown("this engine has no list of models; name one with --model")
-        status, body = await _get(self._models, path)
+        status, body = await self._get(self._models, path)
         if status != 200:
             raise BackendDown(f"GET {path} answered {status}; name the model with --model if there is no such list")
         try:
@@ -221,13 +236,12 @@ class BackendWatch:
             self._told_down = why
             log.warning("backend_not_ready", why=why, check="is the engine up, and does --backend-url lead to it?")
 
-
-async def _get(backend: Backend, path: str) -> tuple[int, bytes]:
-    try:
-        async with asyncio.timeout(PROBE_WITHIN_S):
-            reply = await backend.get(path)
-    except TimeoutError as error:
-        raise BackendDown(f"GET {path} got no answer within {PROBE_WITHIN_S:g} s") from error
-    except RequestFailed as error:
-        raise BackendDown(f"GET {path} failed: {error}") from error
-    return reply.status, reply.body
+    async def _get(self, backend: Backend, path: str) -> tuple[int, bytes]:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                reply = await backend.get(path)
+        except TimeoutError as error:
+            raise BackendSilent(f"GET {path} got no answer within {self._timeout_s:g} s") from error
+        except RequestFailed as error:
+            raise BackendDown(f"GET {path} failed: {error}") from error
+        return reply.status, reply.body

@@ -35,13 +35,14 @@ from hivenet_router.agent.connect import RouterSession, Surroundings
 from hivenet_router.agent.engines import FACES
 from hivenet_router.agent.links import PlaneBackend, PlaneLinks
 from hivenet_router.agent.probe import BackendWatch
-from hivenet_router.agent.relay import Relay, host_of, link_rules
+from hivenet_router.agent.relay import Relay, host_of, key_fields, link_rules
 from hivenet_router.agent.report import Reports
 from hivenet_router.agent.sample import SAMPLE_WITHIN_S, EngineSampler
 from hivenet_router.agent.serve import Stop, serve
 from hivenet_router.agent.world import Admit, SessionFailed
 from hivenet_router.config import AgentSettings, BackendUrl, Exit, Program, parse
 from hivenet_router.core.file_shares import TooFewFiles, check_agent_files
+from hivenet_router.names.protocol_ids import OWN_AGENT_VERSION_PREFIX
 from hivenet_router.ports import CannotListen, Clock, Exchange, HttpServer, PlaneBroken
 from hivenet_router.wire.auth_messages import AgentMetadata, AuthOutcome, AuthRequest
 from hivenet_router.wire.jwt import mint_agent_token
@@ -130,6 +131,7 @@ class _Agent:
         self._settings = settings
         self.plane: Final = self._plane(identity)
         self.reports: Final = Reports(self.plane.live)
+        self._own_kind: set[str] = set()
         # Without a listener nobody can be linked but routers that were dialled.
         claims = Claims() if settings.p2p_listen_port is None else Claims(self.plane.hear_only)
         url = settings.backend_url
@@ -141,8 +143,9 @@ class _Agent:
             server,
             settings,
             is_router=claims.__contains__,
+            is_own_kind=self._own_kind.__contains__,
         )
-        self.backend: Final = self._watch(PlaneBackend(self.plane, server, host=host_of(url), prefix=url.path_prefix))
+        self.backend: Final = self._watch(self._engine_within(settings.probe_timeout_s))
         around = Surroundings(
             peer_id=identity.peer_id,
             metadata=_metadata(settings),
@@ -179,15 +182,24 @@ class _Agent:
 
     def sampling(self) -> Sequence[Coroutine[None, None, None]]:
         """What samples the engine until cancelled; nothing for an engine without metrics."""
-        settings, url = self._settings, self._settings.backend_url
+        settings = self._settings
         read = FACES[settings.engine].metrics_in
         if read is None:
             return ()
-        backend = PlaneBackend(
-            self.plane, self._server, host=host_of(url), prefix=url.path_prefix, within_s=SAMPLE_WITHIN_S
-        )
+        backend = self._engine_within(SAMPLE_WITHIN_S)
         interval_s = settings.engine_sample_interval_s
         return (EngineSampler(read, backend, interval_s=interval_s, reports=self.reports).run(),)
+
+    def _engine_within(self, within_s: float) -> PlaneBackend:
+        url = self._settings.backend_url
+        return PlaneBackend(
+            self.plane,
+            self._server,
+            host=host_of(url),
+            prefix=url.path_prefix,
+            fields=key_fields(self._settings.backend_api_key),
+            within_s=within_s,
+        )
 
     # What the data plane tells; see `ports.PlaneListener`.
 
@@ -201,11 +213,16 @@ class _Agent:
 
     def link_down(self, peer_id: str, why: str) -> None:
         """The session with that router dials again."""
+        self._own_kind.discard(peer_id)
         for session in self.sessions:
             session.link_lost(peer_id, why)
 
     def identified(self, peer_id: str, agent_version: str) -> None:
-        """Nothing depends on what a router calls itself."""
+        """A router of our own kind judges refusals itself; one that has not said what it is counts as an original."""
+        if agent_version.startswith(OWN_AGENT_VERSION_PREFIX):
+            self._own_kind.add(peer_id)
+        else:
+            self._own_kind.discard(peer_id)
         log.debug("peer_identified", other=peer_id, agent_version=agent_version)
 
     def rejected(self, listener: str, client: str, status: int, why: str) -> None:
@@ -238,6 +255,8 @@ class _Agent:
             models=backend,
             model=settings.model,
             interval_s=settings.hardware_sample_interval_s,
+            timeout_s=settings.probe_timeout_s,
+            times_heard=lambda: self.plane.times_heard(self._server),
             reports=self.reports,
         )
 
@@ -245,8 +264,13 @@ class _Agent:
         parts = urlsplit(url)
         server = BackendUrl(parts.scheme, parts.hostname or "", parts.port or 80)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        settings = self._settings
         where = HttpServer(server.host, server.port, kept_connections_max=1)
-        return PlaneBackend(self.plane, where, host=host_of(server), prefix=""), path
+        # The key is the engine's, and this page may be somebody else's.
+        is_engine = (server.host, server.port) == (settings.backend_url.host, settings.backend_url.port)
+        fields = key_fields(settings.backend_api_key if is_engine else None)
+        within_s = settings.probe_timeout_s
+        return PlaneBackend(self.plane, where, host=host_of(server), prefix="", fields=fields, within_s=within_s), path
 
 
 def _metadata(settings: AgentSettings) -> AgentMetadata:

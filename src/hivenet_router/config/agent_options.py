@@ -37,6 +37,14 @@ AGENT_BACKEND: Final = (
         "URL that answers 200 while the backend is healthy. Required with --engine custom, unused with the others.",
     ),
     Option(
+        "--backend-api-key-file",
+        "",
+        Kind.SECRET,
+        "File with a key that the engine asks for; it goes along as Authorization: Bearer with probes, metrics and "
+        "requests, in place of the client's.",
+        env="HIVENET_AGENT_BACKEND_API_KEY",
+    ),
+    Option(
         "--capability",
         Capability.LLM.value,
         Kind.CHOICE,
@@ -184,6 +192,15 @@ AGENT_SAMPLING: Final = (
         Kind.DURATION,
         "How often the backend's health is probed; hardware is sampled at the same pace where this version does so.",
         more_than="0s",
+    ),
+    Option(
+        "--probe-timeout",
+        "5s",
+        Kind.DURATION,
+        "Time for the answer to a health probe. One that gets none in time counts neither way while the engine sends "
+        "bytes of answers.",
+        more_than="0s",
+        at_most="10m",
     ),
     Option(
         "--engine-sample-interval",

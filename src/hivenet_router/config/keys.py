@@ -23,6 +23,7 @@ JWT_SECRET_PREVIOUS: Final = "--jwt-secret-previous-file"
 ADMIN_KEYS: Final = "--admin-api-keys-file"
 REDIRECT_SECRETS: Final = "--redirect-secret-file"
 VALKEY_PASSWORD: Final = "--sync-valkey-password-file"
+BACKEND_KEY: Final = "--backend-api-key-file"
 OPENAI_KEY: Final = "--openai-api-key-file"
 ANTHROPIC_KEY: Final = "--anthropic-api-key-file"
 
@@ -41,6 +42,7 @@ class Keys:
     admin: tuple[Secret, ...] = ()
     redirect: tuple[RedirectSecret, ...] = ()
     valkey_password: Secret | None = None
+    backend: Secret | None = None
     openai: Secret | None = None
     anthropic: Secret | None = None
 
@@ -61,6 +63,7 @@ def read_keys(facts: Facts) -> Keys:
         admin=_admin_keys(facts),
         redirect=_redirect_secrets(facts),
         valkey_password=_without_line_end(password) if password else None,
+        backend=_provider_key(facts, BACKEND_KEY),
         openai=_provider_key(facts, OPENAI_KEY),
         anthropic=_provider_key(facts, ANTHROPIC_KEY),
     )

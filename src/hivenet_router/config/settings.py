@@ -162,6 +162,7 @@ class AgentSettings:
     backend_url: BackendUrl
     model: str | None
     health_url: str | None
+    backend_api_key: Secret | None
     capability: Capability
     capacity: int
     http_timeout_s: float | None
@@ -187,6 +188,7 @@ class AgentSettings:
     llm_info: str
 
     hardware_sample_interval_s: float
+    probe_timeout_s: float
     engine_sample_interval_s: float
     routing_signal_interval_s: float
     gpu_devices_path: Path | None

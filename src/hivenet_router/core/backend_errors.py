@@ -1,9 +1,10 @@
 """Whose fault is an answer other than 200, and may another agent do better?
 
-The router classifies what came back through an agent; the agent classifies what its backend said on the chat path, in
-the form that original routers read. Both share one idea of when a prompt did not fit, so the code a client sees does
-not depend on which engine served it. Invariant: a fault of the request is never retried and never held against an
-agent. Bodies are read in `error_bodies.py`; the row of each code in `names/errors.py` says whether a retry is worth it.
+The router judges what came back through an agent, from status and body, alike on every path; only for an original
+router an agent puts what its backend said on the chat path into the form that such a router reads. Both share one idea
+of when a prompt did not fit, so the code a client sees does not depend on which engine served it. Invariant: a fault of
+the request is never retried and never held against an agent. Bodies are read in `error_bodies.py`; the row of each code
+in `names/errors.py` says whether a retry is worth it.
 """
 
 import json
@@ -13,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from hivenet_router.core.clock import UnixTime
-from hivenet_router.core.error_bodies import ErrorBody, bounded, raw_text, read_error_body
+from hivenet_router.core.error_bodies import ErrorBody, raw_text, read_error_body
 from hivenet_router.core.refusals import RefusalReason
 from hivenet_router.names.errors import ERROR_RULES, Blame, ErrorCode
 
@@ -22,14 +23,17 @@ RETRY_AFTER_MAX_S: Final = 3600.0
 _CONTEXT_WORDS: Final = frozenset({"context_length_exceeded", "exceed_context_size_error"})
 _INVALID_WORDS: Final = frozenset({"invalid_request_error", "invalid_parameter"})
 _OVERLOADED: Final = frozenset({429, 503, 529})
-# These say something about the agent's backend, its credentials or the moment, not about the request.
-_NOT_THE_REQUEST: Final = frozenset({401, 403, 407, 408, 425, 429})
-_STATUS_KEPT: Final = frozenset({400, 404, 413})
+# These say something about the moment, not about the request.
+_BUSY: Final = frozenset({408, 425, 429})
+_CREDENTIALS: Final = frozenset({401, 403})
+_UNSUPPORTED: Final = 501
+_STATUS_KEPT: Final = frozenset({400, 401, 403, 404, 413, _UNSUPPORTED})
 _CODES_OF_AGENTS: Final = frozenset(
     {
         ErrorCode.REQUEST_INVALID,
         ErrorCode.INVALID_PARAMETER,
         ErrorCode.CONTEXT_LENGTH_EXCEEDED,
+        ErrorCode.TOKEN_LIMIT_EXCEEDED,
         ErrorCode.BACKEND_ERROR,
         ErrorCode.BACKEND_UNAVAILABLE,
     }
@@ -64,17 +68,26 @@ class BackendFailure:
         return self.retryable
 
 
-def classify(status: int, content_type: str, body: bytes, *, retry_after_s: float | None = None) -> BackendFailure:
+def classify(
+    status: int,
+    content_type: str,
+    body: bytes,
+    *,
+    retry_after_s: float | None = None,
+    had_clients_credentials: bool = False,
+) -> BackendFailure:
     """What an answer other than 200 means, whether the agent wrote it or passed it on from its backend.
 
-    `body` may be cut at 64 KiB. `retry_after_s` is kept where the backend is merely overloaded. The message has at
-    most 512 bytes.
+    `body` may be cut at 64 KiB. `retry_after_s` is kept where the backend is merely overloaded. Credentials that were
+    refused are the client's fault only where it sent some and they went along (`had_clients_credentials`); else the
+    operator has to look, and another agent may do better. The message has at most 512 bytes and is never JSON.
 
-    Source: http-api.md §6.1 and §15, 6 and 7; wire.md §8.5 and §14, 8; field-cases.md O-13.
+    Source: decisions.md 40; http-api.md §6.1, §6.2 and §15, 6 and 7; wire.md §8.5 and §14, 8; field-cases.md O-13,
+    O-21, O-22.
     """
     said = read_error_body(body)
-    message = _message(status, content_type, body, said)
-    code, source = _code_and_source(status, message, said)
+    message = _message(status, content_type, said)
+    code, source = _code_and_source(status, message, said, had_clients_credentials=had_clients_credentials)
     rule = ERROR_RULES[code]
     keeps_wait = retry_after_s is not None and code is ErrorCode.BACKEND_UNAVAILABLE
     keeps_status = code is ErrorCode.INVALID_PARAMETER and status in _STATUS_KEPT
@@ -89,28 +102,32 @@ def classify(status: int, content_type: str, body: bytes, *, retry_after_s: floa
     )
 
 
-def _code_and_source(status: int, message: str, said: ErrorBody) -> tuple[ErrorCode, Blame | None]:
+def _code_and_source(
+    status: int, message: str, said: ErrorBody, *, had_clients_credentials: bool
+) -> tuple[ErrorCode, Blame | None]:
     if _prompt_too_long(message, said):
         return ErrorCode.CONTEXT_LENGTH_EXCEEDED, None
     if said.code in _CODES_OF_AGENTS and said.source in tuple(Blame):
         return ErrorCode(said.code), Blame(said.source)
+    # An original may leave the source empty; a limit that is used up is so at every agent.
+    if status == ERROR_RULES[ErrorCode.TOKEN_LIMIT_EXCEEDED].status and said.code == ErrorCode.TOKEN_LIMIT_EXCEEDED:
+        return ErrorCode.TOKEN_LIMIT_EXCEEDED, None
     if status in _OVERLOADED:
         return ErrorCode.BACKEND_UNAVAILABLE, None
-    if status in _NOT_THE_REQUEST:
+    if status in _BUSY or (status in _CREDENTIALS and not had_clients_credentials):
         return ErrorCode.BACKEND_ERROR, None
     if status in (400, 422) and _speaks_of_context(message):
         return ErrorCode.CONTEXT_LENGTH_EXCEEDED, None
-    if 400 <= status < 500 or _complains(message, said):
+    if 400 <= status < 500 or status == _UNSUPPORTED or _complains(message, said):
         return ErrorCode.INVALID_PARAMETER, None
     return ErrorCode.BACKEND_ERROR, None
 
 
-def _message(status: int, content_type: str, body: bytes, said: ErrorBody) -> str:
-    message = said.message or said.detail
-    # A proxy's page of markup tells a client nothing.
-    if not message and "html" not in content_type.lower():
-        message = raw_text(body)
-    return bounded(message).strip() or f"the backend answered with HTTP status {status}"
+def _message(status: int, content_type: str, said: ErrorBody) -> str:
+    # A proxy's page tells a client nothing; JSON that is only called one does.
+    is_page = "html" in content_type.lower() and not said.is_json
+    words = "" if is_page else said.message
+    return words or f"the backend answered with HTTP status {status}"
 
 
 def _prompt_too_long(message: str, said: ErrorBody) -> bool:
@@ -145,7 +162,7 @@ class ChatRefusal(NamedTuple):
 
 
 def chat_refusal(status: int, body: bytes) -> ChatRefusal:
-    """The agent's answer for a backend's answer other than 200 on the chat path.
+    """An agent's answer to an original router for a backend's answer other than 200 on the chat path.
 
     Differs from the original in one point: an engine that reports a prompt too long with a status other than 400 is
     understood too.
@@ -153,7 +170,7 @@ def chat_refusal(status: int, body: bytes) -> ChatRefusal:
     Source: wire.md §8.4, table "Chat mapping"; field-cases.md O-13.
     """
     said = read_error_body(body)
-    message = said.message or raw_text(body)
+    message = said.plain_message or raw_text(body)
     code = _chat_code(status, message, body, said)
     return ChatRefusal(code, ERROR_RULES[code].status, message)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from hivenet_router.names.protocol_ids import OLLAMA_DEFAULT_TAG, Engine
 from hivenet_router.wire.auth_messages import (
     AgentMetadata,
     AuthOutcome,
@@ -42,7 +43,16 @@ def judge(request: AuthRequest, verdict: AgentClaims | TokenRefused) -> Welcome 
     fault = _first_fault(metadata)
     if fault is not None:
         return refusal(f"Invalid metadata: {fault}")
-    return Welcome(verdict.subject, replace(metadata, capability=metadata.capability or DEFAULT_CAPABILITY))
+    complete = replace(metadata, model=_announced(metadata), capability=metadata.capability or DEFAULT_CAPABILITY)
+    return Welcome(verdict.subject, complete)
+
+
+def _announced(metadata: AgentMetadata) -> str:
+    """The model's name; two agents of Ollama serve one model whether or not its default tag is written out."""
+    if metadata.engine != Engine.OLLAMA:
+        return metadata.model
+    # A name that is nothing but the tag stays: it would be none without it.
+    return metadata.model.removesuffix(OLLAMA_DEFAULT_TAG) or metadata.model
 
 
 def _first_fault(metadata: AgentMetadata) -> str | None:

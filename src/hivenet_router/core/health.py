@@ -68,8 +68,14 @@ class BackendHealth:
         self._failures_in_a_row = 0
         self._failures_max: Final = failures_max
 
-    def probed(self, *, ready: bool) -> bool:
-        """Book one probe; True when `healthy` changed by it, which the routers should hear of at once."""
+    def probed(self, *, ready: bool, is_at_work: bool = False) -> bool:
+        """Book one probe; True when `healthy` changed by it, which the routers should hear of at once.
+
+        `is_at_work`: it got no answer in time, but bytes of answers to requests came meanwhile. Such a backend is busy
+        and not dead, so the probe is neither a success nor a failure. Source: decisions.md 38; field-cases.md O-25.
+        """
+        if is_at_work and not ready:
+            return False
         was_healthy = self.healthy
         self._failures_in_a_row = 0 if ready else self._failures_in_a_row + 1
         self.healthy = ready or (was_healthy and self._failures_in_a_row < self._failures_max)

@@ -25,6 +25,7 @@ from hivenet_router.core.ids import DeploymentId, ModelName, PeerId, ReplicaId
 from hivenet_router.core.outcomes import History, Outcomes
 from hivenet_router.core.pool import ModelPool
 from hivenet_router.core.slots import Slot, Stage
+from hivenet_router.names.protocol_ids import OLLAMA_DEFAULT_TAG, Engine
 from hivenet_router.wire.auth_messages import AgentMetadata
 
 COUNTS_KEPT_S: Final = 600.0
@@ -71,6 +72,19 @@ class Registry:
     def pool(self, model: ModelName) -> ModelPool | None:
         """The agents of a model as routing sees them; None when no agent is registered for it."""
         return self._pools.get(model)
+
+    def named(self, model: ModelName) -> ModelName:
+        """The name under which this model is registered: Ollama's go with and without the tag that goes without saying.
+
+        A name with that tag is another one where anything but Ollama serves the model, since the body keeps it.
+        Source: field-cases.md O-24.
+        """
+        if model in self._pools or not model.endswith(OLLAMA_DEFAULT_TAG):
+            return model
+        plain = ModelName(model.removesuffix(OLLAMA_DEFAULT_TAG))
+        agents = self._pools.get(plain, ())
+        is_ollamas = bool(agents) and all(agent.metadata.engine == Engine.OLLAMA for agent in agents)
+        return plain if is_ollamas else model
 
     def models(self) -> tuple[ModelName, ...]:
         """Every model that at least one registered agent serves, sorted by name."""

@@ -23,6 +23,8 @@ class Dialect(StrEnum):
     """In whose shape errors and stream events are written on a path."""
 
     OPENAI = "openai"
+    RESPONSES = "responses"
+    """OpenAI's, but for the events of a stream. Source: decisions.md 41."""
     ANTHROPIC = "anthropic"
 
 
@@ -63,7 +65,7 @@ INFERENCE_PATHS: Final[Mapping[str, InferencePath]] = MappingProxyType(
         for row in (
             InferencePath(CHAT_COMPLETIONS, Capability.LLM, Dialect.OPENAI, Kind.CHAT),
             InferencePath(COMPLETIONS, Capability.LLM, Dialect.OPENAI, Kind.CHAT),
-            InferencePath(RESPONSES, Capability.LLM, Dialect.OPENAI, Kind.CHAT),
+            InferencePath(RESPONSES, Capability.LLM, Dialect.RESPONSES, Kind.CHAT),
             InferencePath(MESSAGES, Capability.LLM, Dialect.ANTHROPIC, Kind.CHAT),
             InferencePath(COUNT_TOKENS, Capability.LLM, Dialect.ANTHROPIC, Kind.CHAT),
             InferencePath(EMBEDDINGS, Capability.EMBEDDING, Dialect.OPENAI, Kind.EMBEDDING),

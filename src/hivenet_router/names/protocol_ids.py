@@ -19,6 +19,9 @@ class Engine(StrEnum):
     CUSTOM = "custom"
 
 
+OLLAMA_DEFAULT_TAG: Final = ":latest"
+"""What a name of Ollama's without a tag stands for. Source: field-cases.md O-24."""
+
 ADVERTISED_PROTOCOL: Final = "/hivenet_router/1.0.0"
 """`protocol` of the authentication answer; agents ignore it. Source: wire.md §4.2."""
 

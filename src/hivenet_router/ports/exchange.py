@@ -258,7 +258,8 @@ class ForwardPlan:
     replace the client's, `default_fields` stand in where the client sent none or none that passes.
     `idle_s` bounds the silence inside a stream, `total_s` a whole stream. `needs_end_mark`: an event stream without its
     dialect's end mark counts as broken off. `break_events` end a stream that the backend lost, that was silent or
-    running for too long, that the router ends, or that the agent's link took with it.
+    running for too long, that the router ends, or that the agent's link took with it. In them `sequence_mark` stands
+    for the number that follows the stream's last `sequence_number`.
     A field of the request that is named `resend_name` and holds one of the words overrules `resend`; it ends here. A
     peer of our own kind knows that name, so for one that says nothing it is `unsent`.
     """
@@ -280,6 +281,7 @@ class ForwardPlan:
     meter: bool = True
     needs_end_mark: bool = False
     break_events: tuple[bytes, bytes, bytes, bytes, bytes] = (b"", b"", b"", b"", b"")
+    sequence_mark: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from hivenet_router.ports.exchange import Destination, Exchange, Fields, ForwardPlan
+from hivenet_router.ports.exchange import Destination, Exchange, Fields, ForwardPlan, HttpServer
 from hivenet_router.wire.auth_messages import AuthOutcome, AuthRequest
 
 
@@ -103,6 +103,10 @@ class DataPlane(Protocol):
         self, to: Destination, method: str, path: str, *, host: str, fields: Fields, body: bytes, within_s: float
     ) -> Reply:
         """Send a request of our own; its answer, whatever the status. Raises: RequestFailed."""
+        ...
+
+    def times_heard(self, server: HttpServer) -> int:
+        """How often bytes of answers to forwarded requests have come from this server; never goes back."""
         ...
 
     def add_standing(self, prefix: bytes, to: Destination, plan: ForwardPlan, *, cut: int, within_s: float) -> None:

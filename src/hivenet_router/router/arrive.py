@@ -5,6 +5,7 @@ path table is a security boundary: what is not in it never reaches an agent.
 Source: http-api.md §1, §3, §15 items 21 and 27; field-cases.md O-12.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -91,8 +92,20 @@ def _method_not_allowed(method: str, path: str, allowed: str) -> Refusal:
     return Refusal(plain.reason, [(headers.ALLOW.encode(), allowed.encode())])
 
 
-def read(exchange: Exchange, path: InferencePath, *, request_timeout_s: float, now: Monotonic) -> Request:
-    """The inference request that has arrived.
+def _as_it_is(model: ModelName) -> ModelName:
+    """What a model is called where names have one form only."""
+    return model
+
+
+def read(
+    exchange: Exchange,
+    path: InferencePath,
+    *,
+    request_timeout_s: float,
+    named: Callable[[ModelName], ModelName] = _as_it_is,
+    now: Monotonic,
+) -> Request:
+    """The inference request that has arrived; its model by the name under which it is `named` here, its body as it is.
 
     Raises: Refusal when its body is not there, is not JSON that every reader reads alike, or names no model; ClientGone
     when there is nobody any more to answer.
@@ -110,7 +123,7 @@ def read(exchange: Exchange, path: InferencePath, *, request_timeout_s: float, n
     if len(model.encode()) > MODEL_NAME_BYTES_MAX:
         raise refuse(ErrorCode.REQUEST_INVALID, f"the model's name is longer than {MODEL_NAME_BYTES_MAX} bytes")
     deadline = Monotonic(now - arrived.age_s + request_timeout_s)
-    return Request(exchange, path, ModelName(model), _target(path, arrived.query), deadline)
+    return Request(exchange, path, named(ModelName(model)), _target(path, arrived.query), deadline)
 
 
 def _target(path: InferencePath, query: str) -> bytes:

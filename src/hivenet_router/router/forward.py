@@ -16,9 +16,19 @@ from hivenet_router.core.values import value
 from hivenet_router.names import headers, paths
 from hivenet_router.names.errors import ErrorCode
 from hivenet_router.names.paths import Dialect
-from hivenet_router.ports import AttemptFailed, ClientGone, Clock, Finished, ForwardPlan, Head, Recorder, Resend
+from hivenet_router.ports import (
+    Arrived,
+    AttemptFailed,
+    ClientGone,
+    Clock,
+    Finished,
+    ForwardPlan,
+    Head,
+    Recorder,
+    Resend,
+)
 from hivenet_router.router.place import Placed
-from hivenet_router.router.refuse import break_events
+from hivenet_router.router.refuse import SEQUENCE_MARK, break_events
 from hivenet_router.router.stages import Admitted, Request
 
 
@@ -109,7 +119,7 @@ class ForwardRoom:
                 on_reply=answer_is_here,
             )
         except AttemptFailed as failed:
-            return self._failed(failed, placed)
+            return self._failed(failed, placed, request.exchange.arrived)
         finally:
             if is_running:
                 self._recorder.streams(request.model, -1)
@@ -123,8 +133,8 @@ class ForwardRoom:
         left_s = max(0.0, request.deadline - self._clock.now())
         return try_within_s(left_s) if placed.is_trial else left_s
 
-    def _failed(self, failed: AttemptFailed, placed: Placed) -> Failed:
-        failure = self._failure(failed, placed)
+    def _failed(self, failed: AttemptFailed, placed: Placed, arrived: Arrived) -> Failed:
+        failure = self._failure(failed, placed, arrived)
         if not isinstance(failure, BackendFailure) or failed.kind != "status":
             has_died = failed.is_taken and failed.kind == "reset" and isinstance(failure, StreamBroken)
             # A suspect that is given no more time may be at work all the same.
@@ -138,7 +148,7 @@ class ForwardRoom:
             return Failed(StaleStream(), failed.head_s, was_taken=True)
         return Failed(failure, failed.head_s, bool(taken), taken == headers.TAKEN_FRESH)
 
-    def _failure(self, failed: AttemptFailed, placed: Placed) -> Failure:
+    def _failure(self, failed: AttemptFailed, placed: Placed, arrived: Arrived) -> Failure:
         match failed.kind:
             case "no_link":
                 return LinkDead()
@@ -152,13 +162,23 @@ class ForwardRoom:
             case "status":
                 wait_s = retry_after_s(failed.field(headers.RETRY_AFTER), now=self._clock.unix())
                 content_type = failed.field(headers.CONTENT_TYPE)
-                return classify(failed.status, content_type, failed.body, retry_after_s=wait_s)
+                return classify(
+                    failed.status,
+                    content_type,
+                    failed.body,
+                    retry_after_s=wait_s,
+                    had_clients_credentials=not self._limits.strips_authorization and _has_credentials(arrived),
+                )
             case "malformed":
                 return BackendFailure(reason(ErrorCode.BACKEND_ERROR, "the agent's answer is not valid HTTP"))
             case "connect" | "reset" | "truncated":
                 if failed.is_link_down:
                     return LinkDead()
                 return StaleStream() if failed.is_stale else StreamBroken()
+
+
+def _has_credentials(arrived: Arrived) -> bool:
+    return any(arrived.field(name) is not None for name in (headers.AUTHORIZATION, headers.X_API_KEY))
 
 
 def _plan(limits: ForwardLimits, dialect: Dialect, *, is_original: bool, is_last: bool) -> ForwardPlan:
@@ -182,6 +202,7 @@ def _plan(limits: ForwardLimits, dialect: Dialect, *, is_original: bool, is_last
         # An original agent ends a broken stream as if it were whole (wire.md §8.7).
         needs_end_mark=is_original,
         break_events=break_events(dialect),
+        sequence_mark=SEQUENCE_MARK,
     )
 
 

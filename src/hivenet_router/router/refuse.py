@@ -106,11 +106,15 @@ def edge_refusals() -> list[tuple[int, bytes]]:
     return [(reason.status, envelope(reason, Dialect.OPENAI, "")) for reason in (*invalid, full)]
 
 
+SEQUENCE_MARK: Final = b"\x00sequence\x00"
+"""Stands in a break event for its number, which the data plane knows when it comes to that; no JSON holds it."""
+
+
 def break_events(dialect: Dialect) -> tuple[bytes, bytes, bytes, bytes, bytes]:
     """What a stream ends with where it breaks off: backend lost, too long silent, too long in all, router stopping,
-    link to the agent lost.
+    link to the agent lost. Those of the responses API hold `SEQUENCE_MARK` in place of their number.
 
-    Source: http-api.md §15 item 1; decisions.md 26.
+    Source: http-api.md §15 item 1; decisions.md 26 and 41.
     """
     return (
         _break_event(dialect, ErrorCode.BACKEND_ERROR, "the backend broke off before the end of its answer"),
@@ -128,6 +132,10 @@ def break_events(dialect: Dialect) -> tuple[bytes, bytes, bytes, bytes, bytes]:
 def _break_event(dialect: Dialect, code: ErrorCode, message: str) -> bytes:
     why = reason(code, message)
     body = envelope(why, dialect, "")
+    if dialect is Dialect.RESPONSES:
+        event = {"type": "error", "code": str(code), "message": message, "param": None, "sequence_number": 0}
+        # It is the last member, so that the number stands before the closing brace.
+        return b"event: error\ndata: " + _compact(event).removesuffix(b"0}") + SEQUENCE_MARK + b"}\n\n"
     if dialect is Dialect.ANTHROPIC:
         without_id = json.loads(body)
         del without_id["request_id"]

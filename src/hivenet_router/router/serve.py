@@ -142,6 +142,7 @@ class Router:
             rejections=self.rejections,
             clock=clock,
             recorder=recorder,
+            named=self.registry.named,
             request_timeout_s=settings.request_timeout_s,
             tries_per_step_max=settings.tries_per_step_max,
         )

@@ -5,12 +5,14 @@ least in part), refused with a reason, or left by its client; whichever it is, e
 and it has been settled, once.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import structlog
 
 from hivenet_router.core.attempts import Attempts, GiveUp, RetrySameFree, StepSpent, TryAnother, Verdict
+from hivenet_router.core.ids import ModelName
 from hivenet_router.core.refusals import reason
 from hivenet_router.names.errors import ErrorCode
 from hivenet_router.names.paths import InferencePath
@@ -40,6 +42,7 @@ class House:
     rejections: RejectionRoom
     clock: Clock
     recorder: Recorder
+    named: Callable[[ModelName], ModelName]
     request_timeout_s: float
     tries_per_step_max: int
 
@@ -48,7 +51,8 @@ async def walk(exchange: Exchange, path: InferencePath, house: House) -> int:
     """Lead one inference request from the door to its last byte; the status it is counted with."""
     visit = Visit(exchange.arrived.request_id)
     try:
-        request = arrive.read(exchange, path, request_timeout_s=house.request_timeout_s, now=house.clock.now())
+        within_s, now = house.request_timeout_s, house.clock.now()
+        request = arrive.read(exchange, path, request_timeout_s=within_s, named=house.named, now=now)
         visit.request, visit.model = request, request.model
         visitor = identify.identify(request)
         visit.tenant = visitor.caller.tenant

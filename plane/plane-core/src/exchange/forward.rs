@@ -98,6 +98,8 @@ pub struct ForwardSpec {
     pub needs_end_mark: bool,
     /// Sent where a stream breaks off, by kind; empty: nothing.
     pub break_events: [Bytes; 5],
+    /// Stands in them for the number that follows the stream's last `sequence_number`; empty: in none.
+    pub sequence_mark: Bytes,
 }
 
 #[derive(Clone, Debug)]
@@ -174,6 +176,7 @@ impl Forward {
             head: out.freeze(),
             body,
             is_head_method: arrival.is_head_method(),
+            is_forwarded: true,
         }
     }
 

@@ -272,16 +272,40 @@ impl StreamBody {
         if event.is_empty() || !self.is_event_stream {
             return Chunk::Broken(kind, Bytes::new());
         }
-        let at_boundary = self.seen().is_none_or(|usage| usage.at_boundary);
-        if at_boundary {
-            return Chunk::Broken(kind, event.clone());
+        let seen = self.seen().unwrap_or(Usage {
+            at_boundary: true,
+            ..Usage::default()
+        });
+        let event = numbered(event, &self.spec.sequence_mark, &seen);
+        if seen.at_boundary {
+            return Chunk::Broken(kind, event);
         }
         // The event under way is closed first, so that ours is read as one of its own.
         let mut last = BytesMut::with_capacity(event.len() + 2);
         last.extend_from_slice(b"\n\n");
-        last.extend_from_slice(event);
+        last.extend_from_slice(&event);
         Chunk::Broken(kind, last.freeze())
     }
+}
+
+/// The event with its number in the place of the mark: the one behind the last that was seen, or,
+/// in a stream that does not number its events, as many as have come.
+fn numbered(event: &Bytes, mark: &[u8], seen: &Usage) -> Bytes {
+    let at = match mark.is_empty() {
+        true => None,
+        false => memchr::memmem::find(event, mark),
+    };
+    let Some(at) = at else {
+        return event.clone();
+    };
+    let number = match seen.sequence_number {
+        Some(last) => last.saturating_add(1),
+        None => seen.events + u64::from(!seen.at_boundary),
+    };
+    let rest = &event[at + mark.len()..];
+    [&event[..at], number.to_string().as_bytes(), rest]
+        .concat()
+        .into()
 }
 
 fn next_check(silent_since: Instant, limits: &StreamLimits) -> Instant {

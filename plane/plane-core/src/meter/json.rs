@@ -343,6 +343,7 @@ impl Walker {
                     tally.count(which, in_envelope, count);
                 }
             }
+            Meaning::Sequence => tally.sequence(self.captured.count()),
             meaning if self.captured.get() != b"null" => mark_present(meaning, tally),
             _ => {}
         }

@@ -44,6 +44,8 @@ pub struct Usage {
     pub finish_seen: bool,
     /// An error object, or `event: error`.
     pub error_event_seen: bool,
+    /// The last `sequence_number` of an event; `/v1/responses` has them.
+    pub sequence_number: Option<u64>,
     /// The bytes so far end between two events, so another event may follow.
     pub at_boundary: bool,
 }

@@ -53,6 +53,8 @@ pub(super) enum Meaning {
     /// A finish reason unless `null`.
     Finish,
     Count(Count),
+    /// The event's number in its stream.
+    Sequence,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +126,7 @@ impl Place {
             b"usage" => inside(Self::Usage),
             b"message" | b"response" => inside(Self::Envelope),
             b"type" => only(Meaning::EventType),
+            b"sequence_number" => only(Meaning::Sequence),
             b"object" => only(Meaning::ObjectKind),
             b"error" => only(Meaning::Error),
             _ => NOTHING,

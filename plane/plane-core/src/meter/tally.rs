@@ -16,6 +16,7 @@ pub(super) struct Tally {
     pub terminator_seen: bool,
     pub finish_seen: bool,
     pub error_event_seen: bool,
+    sequence_number: Option<u64>,
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
     cache_tokens: u64,
@@ -54,6 +55,7 @@ impl Tally {
             terminator_seen: self.terminator_seen,
             finish_seen: self.finish_seen,
             error_event_seen: self.error_event_seen,
+            sequence_number: self.sequence_number,
             at_boundary: false,
         }
     }
@@ -61,6 +63,11 @@ impl Tally {
     /// Counts bytes of output.
     pub(super) fn output(&mut self, bytes: u64) {
         self.output_bytes = self.output_bytes.saturating_add(bytes);
+    }
+
+    /// An event says its number; one that is no number changes nothing.
+    pub(super) fn sequence(&mut self, number: Option<u64>) {
+        self.sequence_number = number.or(self.sequence_number);
     }
 
     /// Counts bytes of reasoning, unless this object carries it under another name already.

@@ -21,6 +21,8 @@ pub struct Outgoing {
     pub body: Bytes,
     /// Its answer has no body, whatever the answer's fields say.
     pub is_head_method: bool,
+    /// Somebody's request and not one of our own, so what is heard in answer counts as a sign of life.
+    pub is_forwarded: bool,
 }
 
 pub struct UpConn {
@@ -28,6 +30,8 @@ pub struct UpConn {
     buf: BytesMut,
     /// A byte of the answer under way has come, so the request must not be sent a second time.
     has_heard: bool,
+    /// Told of each read while a request is forwarded.
+    counts_for: Option<Arc<Pool>>,
     pub(super) idle_since: Instant,
 }
 
@@ -63,6 +67,7 @@ impl UpConn {
             io,
             buf: BytesMut::new(),
             has_heard: false,
+            counts_for: None,
             idle_since: Instant::now(),
         }
     }
@@ -73,6 +78,7 @@ impl UpConn {
         request: &Outgoing,
         pool: &Arc<Pool>,
     ) -> Result<(ResponseHead, UpBody), NoHead> {
+        self.counts_for = request.is_forwarded.then(|| pool.clone());
         let mut parser = ResponseParser::new(request.is_head_method);
         let sent = self.send(request, &mut parser).await?;
         let is_whole = matches!(sent, Sending::Done);
@@ -179,7 +185,12 @@ impl UpConn {
             self.buf.reserve(want);
         }
         let read = ready!(poll_read_buf(Pin::new(&mut self.io), cx, &mut self.buf));
-        self.has_heard |= matches!(read, Ok(n) if n > 0);
+        if matches!(read, Ok(n) if n > 0) {
+            self.has_heard = true;
+            if let Some(pool) = &self.counts_for {
+                pool.heard();
+            }
+        }
         Poll::Ready(read)
     }
 
@@ -201,6 +212,7 @@ impl UpConn {
     pub(super) fn rest(&mut self) {
         self.buf = BytesMut::new();
         self.has_heard = false;
+        self.counts_for = None;
         self.idle_since = Instant::now();
     }
 }

@@ -45,6 +45,11 @@ impl HttpUpstream {
         }
     }
 
+    /// How often bytes of answers to forwarded requests have come; never goes back.
+    pub fn times_heard(&self) -> u64 {
+        self.pool.times_heard()
+    }
+
     async fn connect(&self) -> Result<UpConn, Box<Failure>> {
         let connecting = TcpStream::connect((self.host.as_str(), self.port));
         let failed = |why: &dyn std::fmt::Display| {

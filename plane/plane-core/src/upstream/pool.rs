@@ -3,7 +3,10 @@
 use super::UpConn;
 use std::{
     future::poll_fn,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     task::Poll,
     time::{Duration, Instant},
 };
@@ -18,6 +21,8 @@ pub struct PoolLimits {
 pub struct Pool {
     idle: Mutex<Vec<UpConn>>,
     limits: PoolLimits,
+    /// Reads that brought bytes of answers to forwarded requests.
+    heard: AtomicU64,
 }
 
 impl Default for PoolLimits {
@@ -34,6 +39,7 @@ impl Pool {
         Pool {
             idle: Mutex::default(),
             limits,
+            heard: AtomicU64::new(0),
         }
     }
 
@@ -74,6 +80,14 @@ impl Pool {
     pub fn close(&self) {
         let all = std::mem::take(&mut *self.lock());
         drop(all);
+    }
+
+    pub(super) fn heard(&self) {
+        self.heard.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn times_heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
     }
 
     pub fn len(&self) -> usize {

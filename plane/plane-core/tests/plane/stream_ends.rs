@@ -90,6 +90,33 @@ async fn a_lost_backend_is_told_in_an_event_of_its_own() {
 }
 
 #[tokio::test]
+async fn an_event_of_ours_has_the_number_behind_the_last_one_that_was_seen() {
+    let mut bench = Bench::new();
+    for (says, number) in [
+        ("data: {\"sequence_number\":41}\n\n", "42"),
+        ("data: {\"sequence_number\":41}\n\ndata: {\"half", "42"),
+        // Not numbered: as many as have come.
+        ("data: {}\n\ndata: {}\n\n", "2"),
+        ("data: {}\n\ndata: {\"half", "2"),
+        (": ping\n\n", "0"),
+    ] {
+        for meter in [true, false] {
+            let backend = saying(says, true).await;
+            let (mut client, arrival) = begin(&mut bench, &backend, |spec| {
+                spec.meter = meter;
+                spec.sequence_mark = "#".into();
+                spec.break_events[BreakKind::Lost as usize] = "data: {\"number\":#}\n\n".into();
+            })
+            .await;
+            let (data, is_whole) = all(&mut client).await;
+            let expected = format!("data: {{\"number\":{number}}}\n\n");
+            assert!(data.ends_with(&expected) && !is_whole, "{says:?}: {data:?}");
+            bench.finished(&arrival).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn nothing_is_written_into_a_compressed_stream_that_breaks() {
     let mut bench = Bench::new();
     let head = SSE_HEAD.replace("\r\n\r\n", "\r\nContent-Encoding: gzip\r\n\r\n");

@@ -5,8 +5,7 @@ from typing import Final
 import msgspec
 
 from hivenet_router.agent.engines.face import EngineFace, ModelsUnreadable, some
-
-_DEFAULT_TAG: Final = ":latest"
+from hivenet_router.names.protocol_ids import OLLAMA_DEFAULT_TAG
 
 
 class _Model(msgspec.Struct, frozen=True):
@@ -31,7 +30,7 @@ def tagged_models(body: bytes) -> tuple[str, ...]:
 
 def untagged(name: str) -> str:
     """A model's name without the tag that goes without saying."""
-    return name.removesuffix(_DEFAULT_TAG)
+    return name.removesuffix(OLLAMA_DEFAULT_TAG)
 
 
 FACE: Final = EngineFace(

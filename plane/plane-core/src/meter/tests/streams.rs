@@ -192,6 +192,23 @@ fn the_largest_output_count_of_a_messages_stream_stands() {
 }
 
 #[test]
+fn the_last_number_of_an_event_is_known() {
+    let numbered = |number: &str| event(&format!(r#"{{"type":"x","sequence_number":{number}}}"#));
+    for (numbers, last) in [
+        (&[][..], None),
+        (&["0"], Some(0)),
+        (&["0", "1", "2"], Some(2)),
+        (&["7", "null", "\"8\"", "-1", "{}"], Some(7)),
+    ] {
+        let stream: String = numbers.iter().map(|number| numbered(number)).collect();
+        assert_eq!(meter(stream).sequence_number, last, "{numbers:?}");
+    }
+    let elsewhere =
+        event(r#"{"response":{"sequence_number":5},"choices":[{"sequence_number":6}]}"#);
+    assert_eq!(meter(elsewhere).sequence_number, None);
+}
+
+#[test]
 fn a_responses_stream_is_metered() {
     let usage = meter(
         [

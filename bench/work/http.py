@@ -69,7 +69,7 @@ def _heads() -> dict[str, bytes]:
 
 def _heads_ms() -> list[tuple[str, float]]:
     plane = Plane(new_identity(), DoorSpec("links", body_bytes_max=1 << 20), conns_per_ip=8)
-    address = plane.listen_http("127.0.0.1", 0, DoorSpec("api", body_bytes_max=1 << 20))
+    [address] = plane.listen_http(["127.0.0.1"], 0, DoorSpec("api", body_bytes_max=1 << 20))
     try:
         return [(name, _head_ms(plane, address, _HEAD + fields + b"\r\n")) for name, fields in _heads().items()]
     finally:

@@ -148,7 +148,7 @@ def test_a_page_that_is_written_while_agents_come_and_go_shows_who_was_there() -
     scene.join(A)
     pieces = scene.recorder.page_in_pieces()
     scene.join(B)
-    scene.registry.remove(A)
+    scene.registry.remove(A, now=scene.clock.now())
     page = b"".join(pieces)
     assert A.encode() in page
     assert B.encode() not in page

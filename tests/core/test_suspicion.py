@@ -142,7 +142,7 @@ def test_a_suspect_stays_one_when_it_moves_to_another_model_and_none_is_left_beh
     book.registry.register(A, described(model=type(MODEL)("other")), now=START)
     pools = [book.registry.pool(type(MODEL)(name)) for name in (MODEL, "other")]
     assert [pool.suspects if pool else None for pool in pools] == [set(), {A}]
-    book.registry.remove(A)
+    book.registry.remove(A, now=START)
     assert book.registry.pool(type(MODEL)("other")) is None
 
 

@@ -44,7 +44,7 @@ async def test_a_request_that_tries_a_suspect_in_vain_is_taken_over_by_another_a
 async def test_a_suspect_without_others_has_the_whole_time_of_a_request() -> None:
     rooms = Rooms()
     await suspect_in(rooms)
-    rooms.registry.remove(B)
+    rooms.registry.remove(B, now=rooms.clock.now())
     exchange = rooms.chat()
     assert await rooms.walk(exchange) == 504
     assert exchange.forwards[0].within_s == TIMEOUT_S

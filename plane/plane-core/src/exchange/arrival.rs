@@ -1,6 +1,6 @@
 //! A request as it arrived, whole, with what was read off its body.
 
-use super::Mailbox;
+use super::{Mailbox, looks::has_stream_true};
 use crate::{
     bodies::Held,
     digest::{Digest, DigestError},
@@ -74,6 +74,14 @@ pub struct Arrival {
 impl Arrival {
     pub fn is_head_method(&self) -> bool {
         &self.head.method[..] == b"HEAD"
+    }
+
+    /// Whether the client asked for a stream, by the digest or, where there is none, by the look of the body.
+    pub(super) fn asks_for_stream(&self) -> bool {
+        match &self.digest {
+            Some(Ok(digest)) => digest.stream == Some(true),
+            _ => has_stream_true(&self.body),
+        }
     }
 
     /// Seconds since the head was read.

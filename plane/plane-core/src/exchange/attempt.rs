@@ -2,7 +2,8 @@
 
 use super::{
     Failure, FailureKind, Forward, StreamBody, Told, Whole,
-    stream::{StreamLimits, StreamStart},
+    looks::{Looks, is_blank},
+    stream::{StreamKind, StreamLimits, StreamStart},
 };
 use crate::{
     bodies::Held,
@@ -66,6 +67,27 @@ pub(super) async fn attempt(
     }
 }
 
+/// An answer as its head came.
+struct Come {
+    answer: Answer,
+    /// Nothing but the close tells where its body ends.
+    ends_by_close: bool,
+}
+
+impl std::ops::Deref for Come {
+    type Target = Answer;
+
+    fn deref(&self) -> &Answer {
+        &self.answer
+    }
+}
+
+impl std::ops::DerefMut for Come {
+    fn deref_mut(&mut self) -> &mut Answer {
+        &mut self.answer
+    }
+}
+
 struct Attempt<'a> {
     told: &'a Told<'a>,
     forward: &'a Forward,
@@ -92,42 +114,45 @@ impl Attempt<'_> {
         let resend = forward.resend(told.arrival);
         let lanes = &told.context.lanes;
         let sent = lanes.send(&forward.target, &request, resend, &mut self.trail);
-        let mut answer = sent.await?;
+        let answer = sent.await?;
         drop(request);
         self.head_s = self.begun.elapsed().as_secs_f64();
-        let (status, is_stream) = (answer.head.status, answer.head.is_event_stream());
-        // Only a stream's slot ends at its head; of a buffered answer the end tells all.
+        let ends_by_close = answer.body.ends_by_close();
+        let answer = Come {
+            answer,
+            ends_by_close,
+        };
+        let status = answer.head.status;
+        let is_stream = answer.head.is_event_stream();
+        if is_stream {
+            self.tell_head(status);
+        }
+        if status != 200 && !forward.spec.relay_any_status {
+            return Err(refused(answer.answer).await);
+        }
+        self.collect(answer, is_stream).await
+    }
+
+    /// Only a stream's slot ends at its head; of a buffered answer the end tells all.
+    fn tell_head(&self, status: u16) {
+        let told = self.told;
         told.context
             .events
-            .push_if(told.is_announced && is_stream, || Event::Head {
+            .push_if(told.is_announced, || Event::Head {
                 handle: told.arrival.handle,
-                attempt: forward.attempt,
+                attempt: self.forward.attempt,
                 status,
                 seconds: self.head_s,
             });
-        if status != 200 && !forward.spec.relay_any_status {
-            return Err(refused(answer).await);
-        }
-        if !is_stream {
-            return self.collect(answer).await;
-        }
-        match answer.body.next().await {
-            Ok(Some(first)) => Ok(self.start_stream(first, answer)),
-            // Some engines end a stream that they could not begin as if that were an answer.
-            Ok(None)
-                if forward.spec.needs_end_mark
-                    || (status == 200 && !told.arrival.is_head_method()) =>
-            {
-                let why = "the stream ended before it began";
-                Err(Failure::new(FailureKind::Truncated, why))
-            }
-            Ok(None) => Ok(self.whole(answer.head, Bytes::new())),
-            Err(broken) => Err(Failure::new(FailureKind::Truncated, broken.0)),
-        }
     }
 
-    /// Holds the answer until it is whole, or until it is too long to hold, or all that are held are.
-    async fn collect(&self, mut answer: Answer) -> Result<Success, Box<Failure>> {
+    /// Holds the answer until it is whole, known for a stream that has begun, too long to hold, or all
+    /// that are held are.
+    async fn collect(&self, mut answer: Come, is_labelled: bool) -> Result<Success, Box<Failure>> {
+        let is_ok = answer.head.status == 200 && !self.told.arrival.is_head_method();
+        // What a body looks like counts only where a stream was asked for and the label says otherwise.
+        let mut is_undecided =
+            is_ok && !is_labelled && !answer.head.is_coded() && self.told.arrival.asks_for_stream();
         let mut room = Held::nothing(&self.told.context.answers);
         let mut held = Bytes::new();
         let mut all = BytesMut::new();
@@ -135,10 +160,20 @@ impl Attempt<'_> {
             let piece = match answer.body.next().await {
                 Ok(Some(piece)) => piece,
                 Ok(None) => {
-                    let body = if all.is_empty() { held } else { all.freeze() };
-                    return self.judged(answer.head, room.until_gone(body));
+                    let body = joined(held, all);
+                    return self.judged(answer, room.until_gone(body));
                 }
-                Err(broken) => return Err(Failure::new(FailureKind::Truncated, broken.0)),
+                Err(broken) => {
+                    let body = joined(held, all);
+                    let is_whole_without = answer.ends_by_close
+                        && answer.head.is_plain_json()
+                        && meter::is_whole_json(&body);
+                    return match is_whole_without {
+                        // All that matters was said before the connection died.
+                        true => self.judged(answer, room.until_gone(body)),
+                        false => Err(Failure::new(FailureKind::Truncated, broken.0)),
+                    };
+                }
             };
             // The first piece is often the whole; others are copied together, as each one keeps a
             // buffer of its own alive that may be far larger than the piece.
@@ -148,21 +183,49 @@ impl Attempt<'_> {
                 all.extend_from_slice(&std::mem::take(&mut held));
                 all.extend_from_slice(&piece);
             }
-            let is_held = room.hold(held.len() + all.capacity());
-            if !is_held || held.len() + all.len() > self.forward.spec.buffered_bytes_max {
-                let first = if all.is_empty() { held } else { all.freeze() };
-                return Ok(self.start_stream(room.until_gone(first), answer));
+            let so_far = if all.is_empty() { &held[..] } else { &all[..] };
+            if is_undecided && let Some(looks) = Looks::of(so_far) {
+                is_undecided = false;
+                if looks != Looks::Json {
+                    self.tell_head(answer.head.status);
+                    let kind = match looks {
+                        Looks::Events => StreamKind::Events,
+                        _ => StreamKind::Opaque,
+                    };
+                    let first = room.until_gone(joined(held, all));
+                    return Ok(self.start_stream(first, answer, kind));
+                }
+            }
+            // Nothing but blanks is no answer yet.
+            let has_begun = is_labelled && !(is_ok && is_blank(so_far));
+            if has_begun
+                || so_far.len() > self.forward.spec.buffered_bytes_max
+                || !room.hold(held.len() + all.capacity())
+            {
+                let kind = match is_labelled {
+                    _ if answer.head.is_coded() => StreamKind::Opaque,
+                    true => StreamKind::Events,
+                    false if answer.head.is_plain_json() => StreamKind::Json { is_labelled: true },
+                    false => StreamKind::Json { is_labelled: false },
+                };
+                let first = room.until_gone(joined(held, all));
+                return Ok(self.start_stream(first, answer, kind));
             }
         }
     }
 
-    fn start_stream(&self, first: Bytes, answer: Answer) -> Success {
+    fn start_stream(&self, first: Bytes, answer: Come, kind: StreamKind) -> Success {
         let spec = &self.forward.spec;
+        let Come {
+            answer,
+            ends_by_close,
+        } = answer;
         let start = StreamStart {
             first,
-            is_event_stream: answer.head.is_event_stream() && !answer.head.is_coded(),
             body: answer.body,
+            ends_by_close,
             link_closed: answer.link_closed,
+            kind,
         };
         let limits = StreamLimits {
             begun: self.begun,
@@ -173,19 +236,32 @@ impl Attempt<'_> {
         Success::Stream(Box::new(body), answer.head)
     }
 
-    /// A buffered answer that its sender has ended; whether that is its end, JSON tells by itself.
+    /// An answer that its sender has ended before any of it went on; whether that is its end, a body tells by
+    /// itself.
     ///
-    /// Source: wire.md §8.4, §8.7; field-cases.md A-16.
-    fn judged(&self, head: ResponseHead, body: Bytes) -> Result<Success, Box<Failure>> {
-        let is_told = self.forward.spec.needs_end_mark
-            && head.status == 200
+    /// Source: decisions.md 39; wire.md §8.4, §8.7; field-cases.md A-16, O-27.
+    fn judged(&self, answer: Come, body: Bytes) -> Result<Success, Box<Failure>> {
+        let needs_end_mark = self.forward.spec.needs_end_mark;
+        let head = answer.answer.head;
+        let is_ok = head.status == 200 && !self.told.arrival.is_head_method();
+        let why = if head.is_event_stream() && (is_ok || needs_end_mark) {
+            // Some engines end a stream that they could not begin as if that were an answer.
+            Some("the stream ended before it began")
+        } else if is_ok
+            && (needs_end_mark || answer.ends_by_close)
             && head.is_plain_json()
-            && !self.told.arrival.is_head_method();
-        if is_told && !meter::is_whole_json(&body) {
-            let why = "the JSON of the answer is not whole";
-            return Err(Failure::new(FailureKind::Truncated, why));
+            && !meter::is_whole_json(&body)
+        {
+            Some("the JSON of the answer is not whole")
+        } else if is_ok && is_blank(&body) {
+            Some("the answer has no body")
+        } else {
+            None
+        };
+        match why {
+            Some(why) => Err(Failure::new(FailureKind::Truncated, why)),
+            None => Ok(self.whole(head, body)),
         }
-        Ok(self.whole(head, body))
     }
 
     fn whole(&self, head: ResponseHead, body: Bytes) -> Success {
@@ -196,6 +272,11 @@ impl Attempt<'_> {
         };
         Success::Whole(Arc::new(Whole { head, body, usage }))
     }
+}
+
+/// What has been read of an answer: its only piece, or all of them copied together.
+fn joined(only: Bytes, all: BytesMut) -> Bytes {
+    if all.is_empty() { only } else { all.freeze() }
 }
 
 async fn refused(mut answer: Answer) -> Box<Failure> {

@@ -210,7 +210,12 @@ impl Forward {
     }
 
     /// Head of the reply: the backend's fields, ours in place of those of the same name.
-    pub(super) fn reply_head(&self, arrival: &Arrival, head: &ResponseHead) -> BytesMut {
+    pub(super) fn reply_head(
+        &self,
+        arrival: &Arrival,
+        head: &ResponseHead,
+        is_stream: bool,
+    ) -> BytesMut {
         let mut out = BytesMut::with_capacity(512);
         put_status_line(&mut out, head.status);
         let is_told = |name: &[u8]| {
@@ -233,7 +238,7 @@ impl Forward {
             &mut out,
             self.reply_fields.iter().filter(|(name, _)| !is_told(name)),
         );
-        if head.is_event_stream() {
+        if is_stream {
             let is_theirs = |name: &[u8]| {
                 let mut fields = head.fields.iter();
                 fields.any(|(other, _)| other.eq_ignore_ascii_case(name))

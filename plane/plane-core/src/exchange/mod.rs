@@ -10,6 +10,7 @@ mod attempt;
 mod command;
 mod ending;
 mod forward;
+mod looks;
 mod stream;
 
 pub use arrival::{Arrival, Problem, request_id};
@@ -147,7 +148,8 @@ async fn follow(told: &mut Told<'_>, forward: Box<Forward>, ending: &mut Ending)
     match result {
         Ok(Success::Stream(body, head)) => {
             let status = head.status;
-            let head = forward.reply_head(arrival, &head);
+            let is_stream = head.is_event_stream() || body.is_event_stream();
+            let head = forward.reply_head(arrival, &head, is_stream);
             told.reply_starts(&forward, body.first_byte_s());
             ending.status = status;
             Followed::Reply(Reply::new(head, status, ReplyBody::Stream(body)))
@@ -186,7 +188,8 @@ fn release(told: &Told<'_>, forward: &Forward, whole: &Whole, ending: &mut Endin
         told.reply_starts(forward, arrival.arrived_at.elapsed().as_secs_f64());
     }
     ending.answered_whole(whole);
-    let head = forward.reply_head(arrival, &whole.head);
+    let is_stream = whole.head.is_event_stream();
+    let head = forward.reply_head(arrival, &whole.head, is_stream);
     let body = if arrival.is_head_method() {
         ReplyBody::Absent(whole.head.content_length())
     } else {

@@ -33,10 +33,23 @@ pub(super) struct StreamStart {
     /// What has been read already.
     pub first: Bytes,
     pub body: UpBody,
+    /// Nothing but the close tells the body's end.
+    pub ends_by_close: bool,
     /// Resolves when the link under the stream is gone.
     pub link_closed: Option<LinkClosed>,
-    /// Its events can be read, and one of ours can be written behind them.
-    pub is_event_stream: bool,
+    pub kind: StreamKind,
+}
+
+/// What can be read in an answer that is passed on as it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StreamKind {
+    /// Events, behind which one of ours can be written.
+    Events,
+    /// One JSON text, too long to hold; whether its label says so, or its looks alone.
+    Json {
+        is_labelled: bool,
+    },
+    Opaque,
 }
 
 pub(super) struct StreamLimits {
@@ -77,10 +90,14 @@ impl StreamBody {
     ) -> Self {
         let now = Instant::now();
         let tells_break = spec.break_events.iter().any(|event| !event.is_empty());
-        let needs_end_mark =
-            start.is_event_stream && (spec.needs_end_mark || start.body.ends_by_close());
-        let needs_meter = spec.meter || needs_end_mark || tells_break;
-        let meter = (start.is_event_stream && needs_meter).then(Meter::new);
+        let is_event_stream = start.kind == StreamKind::Events;
+        let can_tell_end = is_event_stream || start.kind == StreamKind::Json { is_labelled: true };
+        let needs_end_mark = can_tell_end && (spec.needs_end_mark || start.ends_by_close);
+        let meter = match start.kind {
+            StreamKind::Events if spec.meter || needs_end_mark || tells_break => Some(Meter::new()),
+            StreamKind::Json { .. } if spec.meter || needs_end_mark => Some(Meter::of_body()),
+            _ => None,
+        };
         let timer = Box::pin(sleep_until(next_check(now, &limits).into()));
         StreamBody {
             arrival,
@@ -88,7 +105,7 @@ impl StreamBody {
             first: Some(start.first),
             body: start.body,
             meter,
-            is_event_stream: start.is_event_stream,
+            is_event_stream,
             needs_end_mark,
             link_closed: start.link_closed,
             started_at: now,
@@ -112,11 +129,19 @@ impl StreamBody {
 
     /// What the meter has read so far.
     pub fn usage(&self) -> Option<Usage> {
-        self.seen().filter(|_| self.spec.meter)
+        let meter = self.meter.as_ref().filter(|_| self.spec.meter)?;
+        meter.is_readable().then(|| meter.snapshot())
     }
 
     fn seen(&self) -> Option<Usage> {
         self.meter.as_ref().map(Meter::snapshot)
+    }
+
+    /// Whether all that makes the answer has been handed out, though its sender may not have ended it yet.
+    ///
+    /// Source: decisions.md 37.
+    pub fn has_said_all(&self) -> bool {
+        self.first.is_none() && (self.has_end_mark() || self.body.is_whole())
     }
 
     pub fn is_event_stream(&self) -> bool {
@@ -256,7 +281,7 @@ impl StreamBody {
     }
 
     fn has_end_mark(&self) -> bool {
-        self.seen().is_some_and(|usage| usage.terminator_seen)
+        self.meter.as_ref().is_some_and(Meter::has_end_mark)
     }
 
     fn end(&mut self) -> Chunk {
@@ -265,9 +290,13 @@ impl StreamBody {
     }
 
     fn break_off(&mut self, kind: BreakKind) -> Chunk {
-        self.is_over = true;
         // Dropping the rest resets the stream, which is how the other side learns of it.
         self.body.abandon();
+        // Nothing is missing that a reader waits for, and nothing may follow.
+        if self.has_end_mark() {
+            return self.end();
+        }
+        self.is_over = true;
         let event = &self.spec.break_events[kind as usize];
         if event.is_empty() || !self.is_event_stream {
             return Chunk::Broken(kind, Bytes::new());

@@ -4,7 +4,7 @@ use super::{
     CONNECTION_TOKENS_MAX, FIELDS_MAX, Fields, Framing, HEAD_BYTES_MAX, guard::content_length,
 };
 use bytes::BytesMut;
-use memchr::memmem;
+use memchr::{memchr, memchr2_iter, memmem};
 use std::mem::MaybeUninit;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,8 @@ const INTERIM_MAX: u32 = 16;
 
 /// What every answer begins with; anything else is refused before more of it is waited for.
 const SIGNATURE: &[u8] = b"HTTP/1.";
+/// Bytes up to and with the status.
+const STATUS_AT_END: usize = "HTTP/1.1 200".len();
 
 #[derive(Debug, Default)]
 pub struct ResponseParser {
@@ -84,7 +86,15 @@ impl ResponseParser {
             }
             let from = self.scanned.saturating_sub(3);
             let visible = buf.len().min(HEAD_BYTES_MAX);
-            let Some(at) = memmem::find(&buf[from..visible], b"\r\n\r\n") else {
+            let found = memmem::find(&buf[from..visible], b"\r\n\r\n");
+            let end = found.map_or(visible, |at| from + at + 4);
+            if !has_whole_line_ends(&buf[..end], self.scanned) {
+                return Err(ResponseError::Malformed);
+            }
+            let Some(at) = found else {
+                if self.may_tell_more(&buf[..visible]) && is_hopeless(&buf[..visible]) {
+                    return Err(ResponseError::Malformed);
+                }
                 self.scanned = visible;
                 return if buf.len() > visible {
                     Err(ResponseError::TooLarge)
@@ -103,6 +113,33 @@ impl ResponseParser {
             }
         }
     }
+
+    /// Whether the bytes that came last can show that this is no head: each line is looked at once it has
+    /// ended, and the status as it comes, so that a head in small pieces does not cost its square.
+    fn may_tell_more(&self, head: &[u8]) -> bool {
+        self.scanned < STATUS_AT_END || memchr(b'\n', &head[self.scanned..]).is_some()
+    }
+}
+
+/// Whether every line ends with CRLF; bytes before `scanned` were looked at, but for what follows them.
+fn has_whole_line_ends(head: &[u8], scanned: usize) -> bool {
+    let from = scanned.saturating_sub(1);
+    memchr2_iter(b'\r', b'\n', &head[from..]).all(|at| {
+        let at = from + at;
+        match head[at] {
+            b'\r' => head.get(at + 1).is_none_or(|next| *next == b'\n'),
+            _ => at > 0 && head[at - 1] == b'\r',
+        }
+    })
+}
+
+/// Whether no bytes that could follow make a head of this.
+fn is_hopeless(start: &[u8]) -> bool {
+    let mut slots = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut parsed = httparse::Response::new(&mut []);
+    let config = httparse::ParserConfig::default();
+    let read = config.parse_response_with_uninit_headers(&mut parsed, start, &mut slots);
+    !matches!(read, Ok(httparse::Status::Partial))
 }
 
 fn read(block: BytesMut, is_to_head: bool) -> Result<ResponseHead, ResponseError> {
@@ -229,10 +266,53 @@ mod tests {
 
     #[test]
     fn garbage_is_told_before_its_head_would_be_whole() {
-        for wire in [&b"SSH-2.0-x\r\n"[..], b"h", b"HTTP/2", b"\r\n", b"\0"] {
+        for wire in [
+            &b"SSH-2.0-x\r\n"[..],
+            b"h",
+            b"HTTP/2",
+            b"\r\n",
+            b"\0",
+            b"\x15\x03\x03\0\x02\x02\x46",
+            b"\0\0\x12\x04\0\0\0\0\0",
+            b"HTTP/1.7 ",
+            b"HTTP/1.1 ok",
+            b"HTTP/1.1 200 OK\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\n",
+            b"HTTP/1.1 200 OK\rContent-Length: 5\r\r",
+            b"HTTP/1.1 200 OK\r\nno field\r\n",
+            b"HTTP/1.1 200 OK\r\nA : b\r\n",
+            b"HTTP/1.1 200 OK\r\nA: b\r\n folded\r\n",
+        ] {
             assert!(parse(wire).is_err(), "{wire:?}");
+            let (mut parser, mut buf) = (ResponseParser::default(), BytesMut::new());
+            let byte_by_byte = wire.iter().any(|byte| {
+                buf.extend_from_slice(&[*byte]);
+                parser.parse(&mut buf).is_err()
+            });
+            assert!(byte_by_byte, "{wire:?}");
         }
-        assert!(parse(b"HTTP/1").unwrap().is_none());
+        for wire in [
+            &b"HTTP/1"[..],
+            b"HTTP/1.1 20",
+            b"HTTP/1.1 200\r\n",
+            b"HTTP/1.0 200 \r\nA: b\r",
+        ] {
+            assert!(parse(wire).unwrap().is_none(), "{wire:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_ends_with_lf_alone_is_an_error_however_the_head_comes() {
+        let wire = b"HTTP/1.1 200 OK\nContent-Length: 5\r\n\r\n";
+        assert!(parse(wire).is_err());
+    }
+
+    #[test]
+    fn a_coding_other_than_chunked_is_an_error() {
+        for coding in ["identity", "gzip", "gzip, chunked", ""] {
+            let wire = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: {coding}\r\n\r\nhello");
+            assert!(parse(wire.as_bytes()).is_err(), "{coding}");
+        }
     }
 
     #[test]

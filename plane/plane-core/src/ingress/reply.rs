@@ -81,12 +81,12 @@ impl<IO: ServerIo> Served<IO> {
             ending.metered(usage);
         }
         ending.finish(match sent {
-            Sent::Whole => Outcome::Answered,
+            Sent::Whole | Sent::GoneServed => Outcome::Answered,
             Sent::Broken(kind) => Outcome::Broken(kind),
             Sent::Gone => Outcome::ClientLeft,
         });
         match sent {
-            Sent::Gone => After::Drop,
+            Sent::Gone | Sent::GoneServed => After::Drop,
             // A router is told by a reset. A client has the error event, and then an end that is
             // plainly not the proper one; where it could be taken for it, it is told by a reset too.
             Sent::Broken(_) if self.who.link.is_some() => After::Drop,

@@ -32,6 +32,8 @@ pub(super) enum Sent {
     Broken(BreakKind),
     /// The other side is gone, or takes nothing any more.
     Gone,
+    /// Gone too, but it had been given all that makes the answer.
+    GoneServed,
 }
 
 /// Writes a reply that is whole. A reader may be slow, but not as slow as it likes.
@@ -90,6 +92,7 @@ pub(super) async fn stream<IO: AsyncRead + AsyncWrite + Unpin>(
         end: None,
         stall: None,
         is_dirty: false,
+        data_left: 0,
     };
     let mut leaving = Seldom::default();
     poll_fn(|cx| {
@@ -101,6 +104,7 @@ pub(super) async fn stream<IO: AsyncRead + AsyncWrite + Unpin>(
             }
             match pipe.put_out(io, door, cx) {
                 Poll::Ready(Step::Again) => {}
+                Poll::Ready(Step::Over(Sent::Gone)) => return Poll::Ready(pipe.gone(body)),
                 Poll::Ready(Step::Over(sent)) => return Poll::Ready(sent),
                 Poll::Pending => break,
             }
@@ -109,7 +113,7 @@ pub(super) async fn stream<IO: AsyncRead + AsyncWrite + Unpin>(
             let waker = leaving.waker();
             let cx = &mut Context::from_waker(&waker);
             if watch.poll_gone(io, held_back, cx).is_ready() {
-                return Poll::Ready(Sent::Gone);
+                return Poll::Ready(pipe.gone(body));
             }
         }
         // Whoever waits for the client does not listen to the backend; a command is heard all the
@@ -134,6 +138,8 @@ struct Pipe {
     stall: Option<Pin<Box<Sleep>>>,
     /// Something was written since the last flush.
     is_dirty: bool,
+    /// Bytes of `out` up to the end of the answer's last piece.
+    data_left: usize,
 }
 
 impl Pipe {
@@ -150,6 +156,7 @@ impl Pipe {
                 Poll::Ready(Chunk::Data(piece)) => {
                     ending.passed(piece.len());
                     self.put(&piece);
+                    self.data_left = self.out.len();
                 }
                 Poll::Ready(Chunk::End) => {
                     if self.is_chunked {
@@ -164,6 +171,16 @@ impl Pipe {
             }
         }
         self.end.is_none()
+    }
+
+    /// How it ended for one who left: whoever has the end mark waits for nothing more.
+    ///
+    /// Source: decisions.md 37.
+    fn gone(&self, body: &StreamBody) -> Sent {
+        match self.data_left == 0 && body.has_said_all() {
+            true => Sent::GoneServed,
+            false => Sent::Gone,
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -197,6 +214,7 @@ impl Pipe {
             Poll::Ready(Ok(0)) if !self.out.is_empty() => Poll::Ready(Step::Over(Sent::Gone)),
             Poll::Ready(Ok(n)) => {
                 self.out.advance(n);
+                self.data_left = self.data_left.saturating_sub(n);
                 self.stall = None;
                 self.is_dirty = n > 0;
                 Poll::Ready(Step::Again)

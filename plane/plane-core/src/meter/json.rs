@@ -98,6 +98,18 @@ impl Walker {
             && !self.malformed
     }
 
+    /// Whether the text is one object as far as it has come.
+    pub(super) fn is_object_so_far(&self) -> bool {
+        !self.malformed && self.closed_objects <= 1
+    }
+
+    /// Whether an object or array has come and every bracket and string of it is closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed_objects > 0
+            && self.tracked + self.untracked == 0
+            && self.state == State::Between
+    }
+
     pub(super) fn feed(&mut self, mut bytes: &[u8], tally: &mut Tally) {
         while !bytes.is_empty() {
             let used = match self.state {

@@ -50,10 +50,11 @@ pub struct Usage {
     pub at_boundary: bool,
 }
 
-/// Meters one SSE stream.
+/// Meters one SSE stream, or one JSON body too long to hold.
 #[derive(Clone, Debug)]
 pub struct Meter {
-    lines: Lines,
+    /// None where the bytes are one JSON text.
+    lines: Option<Lines>,
     walker: Walker,
     tally: Tally,
 }
@@ -68,23 +69,51 @@ impl Meter {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            lines: Lines::new(),
+            lines: Some(Lines::new()),
             walker: Walker::new(Place::Event),
+            tally: Tally::default(),
+        }
+    }
+
+    /// One for a JSON body.
+    #[must_use]
+    pub fn of_body() -> Self {
+        Self {
+            lines: None,
+            walker: Walker::new(Place::Answer),
             tally: Tally::default(),
         }
     }
 
     /// Looks at the next bytes of the stream, in pieces of any size.
     pub fn feed(&mut self, bytes: &[u8]) {
-        self.lines.feed(bytes, &mut self.walker, &mut self.tally);
+        match &mut self.lines {
+            Some(lines) => lines.feed(bytes, &mut self.walker, &mut self.tally),
+            None => self.walker.feed(bytes, &mut self.tally),
+        }
     }
 
     /// What the stream has shown so far. Text of an event that is not whole yet counts already.
     #[must_use]
     pub fn snapshot(&self) -> Usage {
         let mut usage = self.tally.usage();
-        usage.at_boundary = self.lines.at_boundary();
+        usage.at_boundary = self.lines.as_ref().is_none_or(Lines::at_boundary);
         usage
+    }
+
+    /// Whether the bytes so far are what it reads: any stream is, a body only as far as it is one object.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.lines.is_some() || self.walker.is_object_so_far()
+    }
+
+    /// Whether the stream's end mark has come, or the body's JSON is closed.
+    #[must_use]
+    pub fn has_end_mark(&self) -> bool {
+        match self.lines {
+            Some(_) => self.tally.terminator_seen,
+            None => self.walker.is_closed(),
+        }
     }
 
     /// UTF-8 bytes of decoded output so far: the cheap read for a tick over many streams.

@@ -89,6 +89,11 @@ impl UpBody {
         self.decoder.may_end_by_close() && !self.decoder.is_done()
     }
 
+    /// Whether its last byte has been handed out, as its own framing tells.
+    pub fn is_whole(&self) -> bool {
+        self.decoder.is_done()
+    }
+
     /// Lets go of the connection; unless the body is whole this resets it.
     pub fn abandon(&mut self) {
         self.conn = None;

@@ -9,6 +9,7 @@ mod client;
 mod linked;
 
 mod agent_cancel;
+mod answers;
 mod backend_answers;
 mod backend_faults;
 mod fields;

@@ -90,6 +90,10 @@ class FakePlane(DataPlane):
         """See `ports.DataPlane`."""
         self.events.append(f"hear only {', '.join(peers)}")
 
+    def welcome(self, peer_id: str) -> None:
+        """See `ports.DataPlane`."""
+        self.events.append(f"welcome {peer_id}")
+
     def live(self) -> int:
         """See `ports.DataPlane`."""
         return len(self.exchanges())

@@ -169,6 +169,7 @@ class PlaneAdapter:
         listener: PlaneListener,
         *,
         conns_per_ip: int,
+        welcome_within_s: float | None = None,
         inbound_served: int,
         inbound_waiting: int = 384,
         inbound_window_bytes: int = 256 * 1024,
@@ -178,6 +179,7 @@ class PlaneAdapter:
             identity,
             _door(peer_rules),
             conns_per_ip=conns_per_ip,
+            welcome_within_s=welcome_within_s,
             inbound_served=inbound_served,
             inbound_waiting=inbound_waiting,
             inbound_window_bytes=inbound_window_bytes,
@@ -254,6 +256,10 @@ class PlaneAdapter:
         """See `ports.DataPlane`."""
         self._plane.hear_only(list(peers))
 
+    def welcome(self, peer_id: str) -> None:
+        """See `ports.DataPlane`."""
+        self._plane.welcome(peer_id)
+
     def close_peer(self, peer_id: str) -> None:
         """See `ports.DataPlane`."""
         self._plane.close_peer(peer_id)
@@ -261,6 +267,7 @@ class PlaneAdapter:
     def forget(self, peer_id: str) -> None:
         """See `ports.DataPlane`."""
         self._destinations.pop(peer_id, None)
+        self._plane.unwelcome(peer_id)
 
     # What runs
 

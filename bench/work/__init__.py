@@ -1,0 +1,1 @@
+"""What does the most expensive input within the bounds cost, by shape?"""

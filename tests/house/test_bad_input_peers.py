@@ -112,8 +112,10 @@ async def test_a_stranger_is_told_no_everywhere(house: House) -> None:
             ("POST", SIGNALS, message()): (401, b"invalid or expired session token\n"),
             ("POST", REGISTER, b"garbage"): (400, b"invalid request body\n"),
             ("POST", HEARTBEAT, b"\xff" * 1000): (400, b"invalid request body\n"),
-            ("POST", SIGNALS, b"[" * 100_000): (400, b"invalid request body\n"),
-            ("POST", HEARTBEAT, b"x" * (2 << 20)): (413, b"request body too large\n"),
+            # What is too long for a stranger is not looked at.
+            ("POST", SIGNALS, b"[" * 100_000): (401, b"invalid or expired session token\n"),
+            ("POST", HEARTBEAT, b"x" * (2 << 20)): (401, b"invalid or expired session token\n"),
+            ("POST", REGISTER, b"x" * (2 << 20)): (413, b"request body too large\n"),
             ("POST", f"{INFERENCE_MOUNT}{CHAT}", b"{}"): (404, b"404 page not found\n"),
             ("POST", CHAT, json.dumps(hello()).encode()): (404, b"404 page not found\n"),
             ("GET", "/metrics", b""): (404, b"404 page not found\n"),

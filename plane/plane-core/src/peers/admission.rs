@@ -31,6 +31,7 @@ const KEPT_FOR_KNOWN: usize = 16;
 /// One connection of a peer that is not welcome, or not yet.
 struct Stranger {
     peer: PeerId,
+    ip: Option<IpAddr>,
     group: Option<IpAddr>,
     since: Instant,
     trust: Trust,
@@ -97,7 +98,7 @@ impl Admission {
     /// A stranger has got through its handshake: the other one that gives way to it, or why it has to go itself.
     pub(super) fn admit_stranger(
         &mut self,
-        id: ConnectionId,
+        (id, ip): (ConnectionId, Option<IpAddr>),
         (peer, trust, is_known): (PeerId, Trust, bool),
         now: Instant,
     ) -> Result<Option<Leaving>, &'static str> {
@@ -119,6 +120,7 @@ impl Admission {
         }
         let stranger = Stranger {
             peer,
+            ip,
             group,
             since: now,
             trust,
@@ -133,7 +135,7 @@ impl Admission {
         self.tidy();
         let is_late = |of: &Stranger| now.duration_since(of.since) >= within;
         let late = self.strangers.extract_if(|_, of| is_late(of));
-        late.map(|(id, of)| (of.peer, id, of.group)).collect()
+        late.map(|(id, of)| (of.peer, id, of.ip)).collect()
     }
 
     /// Who was welcomed meanwhile is no stranger.
@@ -158,7 +160,7 @@ impl Admission {
         let id = *of_crowd.min_by_key(|(_, of)| of.since)?.0;
         let of = self.strangers.remove(&id)?;
         self.forget(id);
-        Some((of.peer, id, of.group))
+        Some((of.peer, id, of.ip))
     }
 
     /// Gives the place of a connection back; one that was never counted changes nothing.

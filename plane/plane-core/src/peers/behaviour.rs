@@ -223,7 +223,7 @@ impl NetworkBehaviour for Link {
             let stranger = (peer, trust.clone(), self.guests.is_known(&peer));
             let leaving = self
                 .admission
-                .admit_stranger(id, stranger, Instant::now())
+                .admit_stranger((id, ip_of(remote)), stranger, Instant::now())
                 .map_err(|text| self.denied(ip_of(remote), KEPT, text))?;
             self.let_go(leaving, MADE_ROOM);
         }

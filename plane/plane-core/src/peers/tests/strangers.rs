@@ -38,7 +38,8 @@ fn comes(
 ) -> Result<Option<ConnectionId>, &'static str> {
     let first = admission.admit(id(number), from)?;
     let stranger = (peer, guests.trust(&peer), guests.is_known(&peer));
-    let second = admission.admit_stranger(id(number), stranger, std::time::Instant::now())?;
+    let second =
+        admission.admit_stranger((id(number), from), stranger, std::time::Instant::now())?;
     Ok(first.or(second).map(|(_, leaving, _)| leaving))
 }
 
@@ -190,7 +191,7 @@ async fn frames_that_carry_nothing_have_a_rate() {
     }
     let (guests, peer) = (Guests::new(true), PeerId::random());
     let stranger = stranger_config(&guests, &peer);
-    let ended = flooded("000100000000000100000001", 1_002, &stranger).await;
+    let ended = flooded("000100000000000100000001", 5_002, &stranger).await;
     assert!(ended.is_some_and(|why| why.contains("before it has registered")));
 }
 

@@ -19,7 +19,7 @@ const RESETS_MAX: u32 = 40_000;
 /// Window updates and empty data frames, each.
 const EMPTY_MAX: u32 = 100_000;
 /// Frames of any kind from a stranger: it has a handful of requests to make.
-const STRANGER_MAX: u32 = 1_000;
+const STRANGER_MAX: u32 = 5_000;
 
 /// Frames of one kind in the second under way.
 #[derive(Default)]

@@ -10,10 +10,10 @@ from typing import Final
 
 import pytest
 import pytest_asyncio
+from bench.raw_peer import DATA, PING, SYN, UPDATE, RawPeer, frame
 from structlog.testing import capture_logs
 from tests.house.client import CHAT, ask, hello
 from tests.house.peers import peer, session_for
-from tests.house.raw_peer import DATA, PING, SYN, UPDATE, RawPeer, frame
 from tests.house.running import House, free_port, house_in, ordinary_requests, until
 from tests.house.test_bad_input_peers import HEARTBEAT, REGISTER, message
 

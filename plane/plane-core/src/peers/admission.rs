@@ -20,9 +20,10 @@ const REFUSED_TOLD_EVERY: Duration = Duration::from_secs(60);
 /// Refusals remembered for that; while so many are fresh, further ones are not told.
 const REFUSED_REMEMBERED_MAX: usize = 1024;
 
-/// Strangers' connections at once. One holds 128 KiB at most: 64 KiB of a Noise frame that is not whole, 16 KiB of
-/// frames, 32 KiB of answers, and two bodies; all together no more than 64 MiB.
-pub(super) const STRANGERS_MAX: usize = 512;
+/// Strangers' connections at once. One holds 176 KiB at most: 64 KiB of a Noise frame that is not whole, 16 KiB of
+/// frames, 48 KiB that are unread, 32 KiB of answers, and two bodies. With the handshakes under way that comes to no
+/// more than 64 MiB for all who have not registered.
+pub(super) const STRANGERS_MAX: usize = 256;
 /// Of one address, loopback aside.
 pub(super) const STRANGERS_PER_IP_MAX: usize = 8;
 /// One of so many connections is kept for peers that have been welcome before.

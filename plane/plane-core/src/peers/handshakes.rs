@@ -22,7 +22,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::addr::{ip_group, ip_of};
 
-/// Handshakes under way at once, in all.
+/// Handshakes under way at once, in all: 64 KiB of a Noise frame each, 16 MiB together.
 pub(super) const HANDSHAKES_MAX: usize = 256;
 /// Of one address; loopback is free of it.
 const HANDSHAKES_PER_IP_MAX: usize = 16;

@@ -13,6 +13,8 @@ use super::{
 const REPLIES_BYTES_MAX: usize = 1 << 20;
 /// What is kept of one stream of a stranger.
 const STRANGER_UNREAD_BYTES_MAX: usize = 16 << 10;
+/// And of all its streams together.
+const STRANGER_UNREAD_SUM_BYTES_MAX: usize = 48 << 10;
 /// Frames of all kinds that wait for a stranger to read them.
 const STRANGER_REPLIES_BYTES_MAX: usize = 32 << 10;
 
@@ -40,12 +42,18 @@ impl Session {
     /// Bytes of the data frame under way.
     pub fn data(&mut self, part: &mut Part, bytes: &[u8]) {
         part.left -= bytes.len();
+        let unread = match self.config.stranger {
+            Some(_) => self.streams.values().map(|state| state.unread.len()).sum(),
+            None => 0,
+        };
         let Some(state) = self.streams.get_mut(&part.stream) else {
             return;
         };
         if !state.is_reset && !state.is_cut_short && !self.is_over {
             let room = match self.config.stranger {
-                Some(_) => STRANGER_UNREAD_BYTES_MAX.saturating_sub(state.unread.len()),
+                Some(_) => STRANGER_UNREAD_BYTES_MAX
+                    .saturating_sub(state.unread.len())
+                    .min(STRANGER_UNREAD_SUM_BYTES_MAX.saturating_sub(unread)),
                 None => bytes.len(),
             };
             // The windows of the protocol cannot begin lower, so what is too much is dropped.

@@ -428,6 +428,7 @@ class Plane:
         *,
         conns_per_ip: int,
         links_max: int = 4096,
+        welcome_within_s: float | None = None,
         inbound_served: int = 1024,
         inbound_waiting: int = 384,
         inbound_window_bytes: int = 262_144,
@@ -438,7 +439,8 @@ class Plane:
         """Starts the thread; `identity` is the 68-byte key file. Of the streams a peer has open, `inbound_served` are
         served at once and `inbound_waiting` more may wait; one more is reset. Each may hold `inbound_window_bytes`
         unread from its start (256 KiB at least), as long as all together hold no more beyond 256 KiB each
-        than 256 such streams do.
+        than 256 such streams do. With `welcome_within_s` a peer that dials in and has not been welcomed gets
+        eight streams, two of them served, 16 KiB unread on each, bodies of 8 KiB, and that time.
 
         Raises: OSError when it cannot start.
         """
@@ -468,8 +470,13 @@ class Plane:
         only failures come up. `within_s` is the time to the first byte. A path with a `.` or `..` segment, encoded or
         not, goes nowhere: its attempt fails as `malformed`."""
     def hear_only(self, peers: list[str]) -> None:
-        """From now on only these peers' request bodies are read; other peers' requests with one come as `unasked`.
+        """From now on only these peers are welcome and their request bodies read; other peers' requests with one come
+        as `unasked`.
         Raises: ValueError."""
+    def welcome(self, peer_id: str) -> None:
+        """The peer is no stranger any more, also when it comes back. Raises: ValueError."""
+    def unwelcome(self, peer_id: str) -> None:
+        """Its next connection is a stranger's, if one that is known. Raises: ValueError."""
     def live(self) -> int:
         """Requests being served now, on all listeners."""
     def dial(self, token: int, peer_id: str, addresses: list[str], within_s: float) -> None: ...

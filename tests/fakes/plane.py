@@ -103,6 +103,10 @@ class FakePlane(DataPlane):
         await self.broken.wait()
         raise PlaneBroken("a part of it panicked")
 
+    def welcome(self, peer_id: str) -> None:
+        """See `ports.DataPlane`."""
+        self.events.append(f"welcome {peer_id}")
+
     def live(self) -> int:
         """See `ports.DataPlane`."""
         return len(self.exchanges())

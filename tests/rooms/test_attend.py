@@ -18,7 +18,8 @@ from hivenet_router.core.clock import Monotonic
 from hivenet_router.core.ids import PeerId
 from hivenet_router.core.registry import Registry
 from hivenet_router.core.sessions import SessionStore
-from hivenet_router.router.attend import REGISTER_WITHIN_S, AttendingRoom, has_left
+from hivenet_router.names import paths
+from hivenet_router.router.attend import AttendingRoom, has_left
 from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.wire.agent_protocol import Answer
 from hivenet_router.wire.identity import identity_from_seed, peer_id_cid
@@ -54,10 +55,10 @@ class Attending:
         self.recorder = RecordingRecorder()
         self.registry = Registry(self.recorder.registry_changed)
         self.sessions = SessionStore(lambda: f"token-{next(numbers)}")
-        self.closed: list[str] = []
+        self.welcomed: list[str] = []
         self.rejections = RejectionRoom(self.clock, self.recorder)
         self.room = AttendingRoom(
-            self.registry, self.sessions, self.clock, self.recorder, self.rejections, close_peer=self.closed.append
+            self.registry, self.sessions, self.clock, self.recorder, self.rejections, welcome=self.welcomed.append
         )
 
     def token(self, peer: PeerId = ALICE, *, capacity: int = 100) -> str:
@@ -200,6 +201,7 @@ async def test_a_body_that_is_no_such_message_is_refused_and_logged_without_it(p
 )
 async def test_a_body_that_did_not_come_is_refused(problem: str, answer: tuple[int, bytes]) -> None:
     attending = Attending()
+    attending.joined()
     arrived = FakeArrived(listener="peers", path=MOUNT + "/heartbeat", peer=ALICE, problem=problem)
     told = attending.room.answer_to(FakeExchange(arrived))
     assert (told.status, told.body) == answer
@@ -250,31 +252,29 @@ async def test_an_agent_is_routed_to_only_while_it_is_linked() -> None:
     assert replicas == [1, 0, 1]
 
 
-async def test_a_stranger_is_cut_off_after_half_a_minute() -> None:
+async def test_only_who_has_registered_is_welcome() -> None:
     attending = Attending()
-    attending.room.link_up(ALICE, "192.0.2.1:9", False)
-    attending.clock.seconds += REGISTER_WITHIN_S - 1
-    # A second link of the same peer does not buy it time.
-    attending.room.link_up(ALICE, "192.0.2.1:10", False)
-    attending.room.cut_strangers_off()
-    assert attending.closed == []
-    attending.clock.seconds += 1
-    attending.room.cut_strangers_off()
-    attending.room.cut_strangers_off()
-    assert attending.closed == [ALICE]
+    attending.room.link_up(BOB, "192.0.2.1:9", False)
+    assert attending.send("/heartbeat", BOB, session_token="no such token")[0] == 401
+    assert attending.register("no such token", BOB)[0] == 401
+    assert attending.welcomed == []
+    attending.joined()
+    assert attending.welcomed == [ALICE]
 
 
-async def test_who_registers_or_leaves_in_time_is_no_stranger() -> None:
+@pytest.mark.parametrize(("path", "status"), [("/heartbeat", 401), ("/routing-signals", 401), ("/register", 413)])
+async def test_what_is_too_long_for_a_stranger_ends_its_session_where_it_had_one(path: str, status: int) -> None:
     attending = Attending()
     attending.joined()
-    attending.room.link_up(BOB, "192.0.2.1:9", False)
-    attending.room.link_down(BOB, "closed")
-    attending.clock.seconds += 1000
-    attending.room.link_down(ALICE, "reset")
-    attending.room.link_up(ALICE, "192.0.2.1:9", False)
-    attending.clock.seconds += 1000
-    attending.room.cut_strangers_off()
-    assert attending.closed == []
+    arrived = FakeArrived(method="POST", path=paths.ROUTER_MOUNT + path, peer=BOB, problem="too_large")
+    assert attending.room.answer_to(FakeExchange(arrived)).status == status
+
+
+async def test_what_is_too_long_for_an_agent_keeps_its_session() -> None:
+    attending = Attending()
+    attending.joined()
+    arrived = FakeArrived(method="POST", path=paths.ROUTER_MOUNT + paths.HEARTBEAT, peer=ALICE, problem="too_large")
+    assert attending.room.answer_to(FakeExchange(arrived)).status == 413
 
 
 AN_ORIGINAL: Final = (True, ORIGINAL_AGENT_STREAMS_MAX)
@@ -337,6 +337,7 @@ async def test_a_renewal_is_told_to_the_registry_as_one() -> None:
 
 async def test_bad_messages_leave_one_line_a_kind_and_are_counted() -> None:
     attending = Attending()
+    attending.joined()
     too_large = FakeArrived(listener="peers", path=MOUNT + "/heartbeat", peer=ALICE, problem="too_large")
     with capture_logs() as logs:
         for _ in range(20):

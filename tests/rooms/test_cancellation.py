@@ -72,7 +72,7 @@ class Scene:
             self.rooms.clock,
             self.rooms.recorder,
             self.rooms.rejections,
-            close_peer=self.rooms.plane.close_peer,
+            welcome=self.rooms.plane.welcome,
         )
         self.door = Door(self._spawn, self.rooms.house, nobody_answers, attending, nobody_answers)
         # Two fill the agents, one takes the last permit; one more comes after the request in question.

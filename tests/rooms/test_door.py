@@ -32,7 +32,7 @@ class Entrance:
             self.rooms.clock,
             self.rooms.recorder,
             self.rooms.rejections,
-            close_peer=self.rooms.plane.close_peer,
+            welcome=self.rooms.plane.welcome,
         )
         self.door = Door(self._spawn, self.rooms.house, self._control, attending, self._metrics)
 

@@ -198,13 +198,10 @@ async def test_a_router_that_itself_stood_still_takes_no_agent_for_gone() -> Non
         assert router.registry.agent(A) is None
 
 
-async def test_strangers_are_cut_off_and_expired_sessions_swept() -> None:
+async def test_expired_sessions_are_swept() -> None:
     town = Town()
     async with running(town.settings, town.world()) as router:
-        router.link_up(B, "192.0.2.1:9", False)
         router.sessions.open(subject_of(B), described(), now=town.clock.now())
-        await asyncio.sleep(36)
-        assert town.plane.events[-1] == f"close peer {B}"
         await asyncio.sleep(3600 + 300)
         assert len(router.sessions) == 0
 

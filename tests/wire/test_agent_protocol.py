@@ -22,6 +22,7 @@ from hivenet_router.wire.agent_protocol import (
     REGISTERED,
     ROUTERS_MAX,
     TAKEN,
+    VALUES_MAX,
     Answer,
     BodyInvalid,
     Bucket,
@@ -217,6 +218,8 @@ def test_a_number_that_breaks_the_rules_is_refused(snapshot: str) -> None:
         b'{"session_token":"a","x":' + b"[" * 5000 + b"]" * 5000 + b"}",
         b'{"session_token":"' + b"a" * 2000 + b'"}',
         b'{"x":"' + b"a" * BODY_BYTES_MAX + b'"}',
+        b'{"session_token":null,"x":[' + b"{}," * VALUES_MAX + b"{}]}",
+        b'{"session_token":null' + b"".join(b',"%x":0' % n for n in range(VALUES_MAX)) + b"}",
         b'{"hardware":{"gpu":[null]}}',
     ],
 )

@@ -201,8 +201,10 @@ impl Plane {
         self.peer_door.add_standing(rule);
     }
 
-    /// From now on the bodies of these peers' requests are read, and nobody else's.
+    /// From now on these peers are welcome and the bodies of their requests are read, and nobody else's.
     pub fn hear_only(&self, peers: impl IntoIterator<Item = PeerId>) {
+        let peers: Vec<PeerId> = peers.into_iter().collect();
+        self.context.peers.welcome_only(peers.iter().copied());
         let names = peers.into_iter().map(|peer| peer.to_base58().into());
         self.peer_door.hear_only(names.collect());
     }
@@ -262,7 +264,11 @@ impl Plane {
 
     /// Bytes of request bodies held now, by all listeners.
     pub fn bodies_bytes(&self) -> usize {
-        self.doors().iter().map(|door| door.bodies.bytes()).sum()
+        let doors = self.doors();
+        let held = doors
+            .iter()
+            .map(|door| door.bodies.bytes() + door.strangers_bodies.bytes());
+        held.sum()
     }
 
     /// Bytes of answers held now.

@@ -35,7 +35,7 @@ fn parse_addr(text: &str) -> PyResult<Multiaddr> {
 #[pymethods]
 impl Plane {
     #[new]
-    #[pyo3(signature = (identity, peer_door, *, conns_per_ip, links_max = 4096, inbound_served = 1024, inbound_waiting = 384, inbound_window_bytes = 262_144, streams_max = 1024, pool_idle_max = 256, pool_age_max_s = 30.0))]
+    #[pyo3(signature = (identity, peer_door, *, conns_per_ip, links_max = 4096, welcome_within_s = None, inbound_served = 1024, inbound_waiting = 384, inbound_window_bytes = 262_144, streams_max = 1024, pool_idle_max = 256, pool_age_max_s = 30.0))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -43,6 +43,7 @@ impl Plane {
         peer_door: &DoorSpec,
         conns_per_ip: usize,
         links_max: usize,
+        welcome_within_s: Option<f64>,
         inbound_served: usize,
         inbound_waiting: usize,
         inbound_window_bytes: usize,
@@ -53,6 +54,7 @@ impl Plane {
         let mut config = PeersConfig::new(identity);
         config.conns_per_ip = conns_per_ip;
         config.connections_max = links_max;
+        config.welcome_within = welcome_within_s.map(seconds);
         config.inbound_served = inbound_served;
         config.inbound_waiting = inbound_waiting;
         config.widen(inbound_window_bytes);
@@ -160,6 +162,16 @@ impl Plane {
             .map(|peer| parse_peer(peer))
             .collect::<PyResult<_>>()?;
         self.0.hear_only(peers);
+        Ok(())
+    }
+
+    fn welcome(&self, peer_id: &str) -> PyResult<()> {
+        self.0.context().peers.welcome(parse_peer(peer_id)?);
+        Ok(())
+    }
+
+    fn unwelcome(&self, peer_id: &str) -> PyResult<()> {
+        self.0.context().peers.unwelcome(&parse_peer(peer_id)?);
         Ok(())
     }
 

@@ -172,6 +172,7 @@ class PlaneAdapter:
         *,
         conns_per_ip: int,
         links_max: int = 4096,
+        welcome_within_s: float | None = None,
         inbound_served: int,
         inbound_waiting: int = 384,
         inbound_window_bytes: int = 256 * 1024,
@@ -182,6 +183,7 @@ class PlaneAdapter:
             _door(peer_rules),
             conns_per_ip=conns_per_ip,
             links_max=links_max,
+            welcome_within_s=welcome_within_s,
             inbound_served=inbound_served,
             inbound_waiting=inbound_waiting,
             inbound_window_bytes=inbound_window_bytes,
@@ -271,6 +273,10 @@ class PlaneAdapter:
         """See `ports.DataPlane`."""
         self._plane.hear_only(list(peers))
 
+    def welcome(self, peer_id: str) -> None:
+        """See `ports.DataPlane`."""
+        self._plane.welcome(peer_id)
+
     def close_peer(self, peer_id: str) -> None:
         """See `ports.DataPlane`."""
         self._plane.close_peer(peer_id)
@@ -278,6 +284,7 @@ class PlaneAdapter:
     def forget(self, peer_id: str) -> None:
         """See `ports.DataPlane`."""
         self._destinations.pop(peer_id, None)
+        self._plane.unwelcome(peer_id)
 
     # What runs
 

@@ -54,6 +54,8 @@ FAILED: Final = 1
 BROKEN_ADVICE: Final = "a fault of this program: start it again, and report this line with what stands above it"
 CONNECTIONS_PER_IP_MAX: Final = 8
 """Of those that others open to an agent with a listener. Source: wire.md §5.7."""
+WELCOME_WITHIN_S: Final = 10.0
+"""A peer that dials in and is not a router of a session by then is cut off."""
 STREAMS_SERVED_MAX: Final = 4608
 """More than a router opens at once (4,096), so that none waits: streams that wait hold up the pings of their link."""
 PROMPT_WINDOW_BYTES: Final = 2 * 1024 * 1024
@@ -236,6 +238,7 @@ class _Agent:
                 link_rules(self._settings),
                 self,
                 conns_per_ip=CONNECTIONS_PER_IP_MAX,
+                welcome_within_s=WELCOME_WITHIN_S,
                 inbound_served=STREAMS_SERVED_MAX,
                 inbound_window_bytes=PROMPT_WINDOW_BYTES,
             )

@@ -39,6 +39,7 @@ from hivenet_router.ports import (
     PlaneListener,
     Recorder,
 )
+from hivenet_router.router.attend import REGISTER_WITHIN_S
 from hivenet_router.router.control import control_app
 from hivenet_router.router.pages import Press
 from hivenet_router.router.serve import MANAGEMENT_STREAMS_MAX, Router, World, running, stopped_by_signal
@@ -103,6 +104,7 @@ def build_world(settings: RouterSettings, identity: bytes, shares: FileShares) -
             listener,
             conns_per_ip=per_ip,
             links_max=shares.links,
+            welcome_within_s=REGISTER_WITHIN_S,
             inbound_served=MANAGEMENT_STREAMS_MAX,
             inbound_waiting=MANAGEMENT_STREAMS_MAX,
             streams_max=AGENT_STREAMS_MAX,

@@ -115,7 +115,12 @@ class DataPlane(Protocol):
         ...
 
     def hear_only(self, peers: Collection[str]) -> None:
-        """From now on read the request bodies of these peers only; until then everybody's are read."""
+        """From now on these peers are welcome and the bodies of their requests read, and nobody else's; until then
+        everybody's are read."""
+        ...
+
+    def welcome(self, peer_id: str) -> None:
+        """The peer has proved who it is: the bounds of strangers hold for it no longer, also when it comes back."""
         ...
 
     async def until_broken(self) -> None:
@@ -139,7 +144,7 @@ class DataPlane(Protocol):
         ...
 
     def forget(self, peer_id: str) -> None:
-        """The peer is gone for good."""
+        """The peer is gone for good; should it come back, it is a stranger."""
         ...
 
     def close_doors(self) -> None:

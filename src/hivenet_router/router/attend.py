@@ -1,7 +1,8 @@
 """What do agents tell the router over their links, and what does it answer?
 
 Registration, heartbeats and routing signals, and who is linked at all. Invariant: a message counts only for the peer
-whose link it came over, and a peer that is linked but not registered is cut off before long.
+whose link it came over, and a peer that is not registered is a stranger, which the data plane holds to bounds of its
+own and cuts off before long.
 Source: wire.md §6.3, §6.4, §7, §9, §10; signals.md §5; decisions.md 25.
 """
 
@@ -27,8 +28,8 @@ log = structlog.get_logger("router")
 PEERS: Final = "peers"
 """The listener that agents' messages come through."""
 
-REGISTER_WITHIN_S: Final = 30.0
-"""A peer that has not registered by then is cut off. Source: wire.md §14 no. 28."""
+REGISTER_WITHIN_S: Final = 10.0
+"""A peer that has not registered by then is cut off by the data plane. Source: wire.md §14 no. 28."""
 
 _NOT_FOUND: Final = agent_protocol.text_answer(404, "404 page not found")
 _NOT_ACCEPTABLE: Final = agent_protocol.text_answer(406, "only application/json is served here")
@@ -54,21 +55,21 @@ class AttendingRoom:
         recorder: Recorder,
         rejections: RejectionRoom,
         *,
-        close_peer: Callable[[str], None],
+        welcome: Callable[[str], None],
     ) -> None:
         self._registry = registry
         self._sessions = sessions
         self._clock = clock
         self._recorder = recorder
         self._rejections = rejections
-        self._close_peer = close_peer
+        self._welcome = welcome
         self._versions: dict[PeerId, str] = {}
-        self._unregistered: dict[PeerId, Monotonic] = {}
         self._paths: Final[dict[str, Callable[[PeerId, bytes], Answer]]] = {
             paths.ROUTER_MOUNT + paths.REGISTER: self._register,
             paths.ROUTER_MOUNT + paths.HEARTBEAT: self._heartbeat,
             paths.ROUTER_MOUNT + paths.ROUTING_SIGNALS: self._signals,
         }
+        self._in_session: Final = frozenset(self._paths) - {paths.ROUTER_MOUNT + paths.REGISTER}
 
     # What a peer sends
 
@@ -83,6 +84,9 @@ class AttendingRoom:
         arrived = exchange.arrived
         if arrived.problem is not None:
             answer = _PROBLEMS.get(arrived.problem, agent_protocol.INVALID_BODY)
+            if arrived.path in self._in_session and self._registry.agent(PeerId(arrived.peer or "")) is None:
+                # Too long for a stranger, yet what it has to hear is that its session is over.
+                answer = agent_protocol.INVALID_SESSION
             self._rejections.rejected(PEERS, "", answer.status, arrived.problem, peer=arrived.peer or "")
             return answer
         if arrived.path == paths.PROTOCOL_MAP:
@@ -114,7 +118,8 @@ class AttendingRoom:
             is_original=self._is_original(peer),
             now=now,
         )
-        self._unregistered.pop(peer, None)
+        # Before it hears of it: what it sends next is no stranger's.
+        self._welcome(peer)
         self._recorder.agent_seen(registered.agent, at=self._clock.unix())
         log.info(
             "agent_renewed" if outcome.renewal else "agent_registered",
@@ -169,8 +174,6 @@ class AttendingRoom:
     def link_up(self, peer_id: str, remote: str, dialed: bool) -> None:
         """A peer connected, or replaced its connection."""
         peer = PeerId(peer_id)
-        if self._registry.agent(peer) is None:
-            self._unregistered.setdefault(peer, self._clock.now())
         # A new link begins like one to an original agent.
         self._versions.pop(peer, None)
         self._tell_kind(peer)
@@ -182,7 +185,6 @@ class AttendingRoom:
         peer = PeerId(peer_id)
         if not self._registry.is_linked(peer):
             return
-        self._unregistered.pop(peer, None)
         self._versions.pop(peer, None)
         self._registry.link_down(peer)
         agent = self._registry.agent(peer)
@@ -200,15 +202,6 @@ class AttendingRoom:
         peer = PeerId(peer_id)
         self._versions[peer] = agent_version
         self._tell_kind(peer)
-
-    def cut_strangers_off(self) -> None:
-        """Close the links of peers that have not registered in time."""
-        latest = self._clock.now() - REGISTER_WITHIN_S
-        for peer in [peer for peer, since in self._unregistered.items() if since <= latest]:
-            del self._unregistered[peer]
-            why = f"it did not register within {REGISTER_WITHIN_S:.0f} s"
-            self._rejections.refused("peer_cut_off", why, peer=peer)
-            self._close_peer(peer)
 
     def _tell_kind(self, peer: PeerId) -> None:
         self._registry.identified(peer, is_original=self._is_original(peer), streams_max=self._streams_max(peer))

@@ -68,7 +68,6 @@ MANAGEMENT_STREAMS_MAX: Final = 32
 """Streams of one peer that are served at once; what an agent opens towards the router is short."""
 HANGUP_ADVICE: Final = "settings are read at the start only; to change them, restart the router"
 SECOND_SIGNAL: Final = "a second signal came: the program ends at once"
-_STRANGERS_EVERY_S: Final = 5.0
 _STOOD_STILL_S: Final = 2.0
 _REJECTIONS_EVERY_S: Final = 5.0
 _LOOK_EVERY_S: Final = 0.05
@@ -130,7 +129,7 @@ class Router:
             on_waiting=self.plane.set_eager,
         )
         self.attending: Final = AttendingRoom(
-            self.registry, self.sessions, clock, recorder, self.rejections, close_peer=self.plane.close_peer
+            self.registry, self.sessions, clock, recorder, self.rejections, welcome=self.plane.welcome
         )
         suspecting = SuspectingRoom(self.registry, clock, suspect_after=settings.suspect_after, chance=random.random)
         self.settling: Final = SettlingRoom(clock, recorder, self.rejections, suspecting)
@@ -179,7 +178,6 @@ class Router:
         self._tasks.spawn(self.plane.until_broken())
         self._tasks.spawn(self._monitor())
         self._tasks.spawn(every(SWEEP_INTERVAL_S, lambda: self.sessions.sweep(now=self._clock.now())))
-        self._tasks.spawn(every(_STRANGERS_EVERY_S, self.attending.cut_strangers_off))
         self._tasks.spawn(every(_REJECTIONS_EVERY_S, self.rejections.tell_due))
         self._tasks.spawn(every(_REJECTIONS_EVERY_S, self.settling.tell_due))
 

@@ -17,7 +17,7 @@ from msgspec import Meta, Raw, Struct
 
 from hivenet_router.wire.auth_messages import RouterEndpoint
 
-BODY_BYTES_MAX: Final = 1 << 20
+BODY_BYTES_MAX: Final = 256 << 10
 PROTOCOL_MAP_BYTES_MAX: Final = 8 << 10
 ROUTERS_MAX: Final = 256
 """Longer lists of routers, either way, are refused or cut here."""
@@ -25,6 +25,8 @@ GPUS_MAX: Final = 256
 BUCKETS_MAX: Final = 1024
 FINISH_REASONS_MAX: Final = 256
 TEXT_CHARS_MAX: Final = 1024
+VALUES_MAX: Final = 8192
+"""Of one body: more than the largest snapshot has, and a few milliseconds to read, whatever they are."""
 
 Body: TypeAlias = bytes | bytearray | memoryview
 
@@ -256,6 +258,8 @@ def _decode(body: Body, decoder: msgspec.json.Decoder[_Message]) -> _Message:
     """
     if len(body) > BODY_BYTES_MAX:
         raise BodyInvalid(f"the body has {len(body)} bytes, at most {BODY_BYTES_MAX} are read")
+    if _values_at_most(body) > VALUES_MAX:
+        raise BodyInvalid(f"the body has more than {VALUES_MAX} values")
     try:
         _check_members(body)
         try:
@@ -267,6 +271,12 @@ def _decode(body: Body, decoder: msgspec.json.Decoder[_Message]) -> _Message:
             return decoder.decode(msgspec.json.encode(_without_nulls(msgspec.json.decode(raw))))
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise BodyInvalid(str(error)) from error
+
+
+def _values_at_most(body: Body) -> int:
+    """No body has more values than it has commas and brackets; counting them costs next to nothing."""
+    raw = bytes(body)
+    return 1 + raw.count(b",") + raw.count(b"[") + raw.count(b"{")
 
 
 def _check_members(body: Body) -> None:
@@ -350,6 +360,8 @@ def _load_members(message: _LoadReport) -> dict[str, object]:
 
 def _encode(members: Mapping[str, object], decoder: msgspec.json.Decoder[_Message]) -> bytes:
     body = msgspec.json.encode({name: value for name, value in members.items() if value is not None})
+    if _values_at_most(body) > VALUES_MAX:
+        raise SnapshotUnsendable(f"a router would refuse this message: it has more than {VALUES_MAX} values")
     try:
         # Structs do not check what they are built from, and NaN is written as null: read it back as a router would.
         decoder.decode(body)

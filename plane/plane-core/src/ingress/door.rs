@@ -14,6 +14,11 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 
+/// The longest body of a peer that is not welcome yet: it has a registration to send.
+const STRANGER_BODY_BYTES_MAX: u64 = 8 * 1024;
+/// What strangers' bodies hold together; none of it is taken from others' room.
+const STRANGERS_BODIES_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 #[derive(Clone, Debug)]
 pub struct DoorSpec {
     pub name: Arc<str>,
@@ -74,6 +79,7 @@ pub struct Door {
     pub closing: CancellationToken,
     pub(super) seats: Arc<Seats>,
     pub bodies: Arc<Bodies>,
+    pub strangers_bodies: Arc<Bodies>,
     standing: RwLock<Vec<Arc<Standing>>>,
     /// The peers whose bodies are read; none: everybody's are.
     heard: RwLock<Option<HashSet<Arc<str>>>>,
@@ -87,6 +93,7 @@ impl Door {
                 spec.connections_max,
                 spec.connections_per_address_max,
             )),
+            strangers_bodies: Bodies::new(STRANGERS_BODIES_BYTES_MAX),
             spec,
             closing: CancellationToken::new(),
             standing: RwLock::default(),
@@ -128,6 +135,19 @@ impl Door {
                 .iter()
                 .any(|(method, path)| *method == head.method && *path == head.path)
         })
+    }
+
+    /// The room for a body, and how long it may be; 0: as long as there is room.
+    pub fn room(&self, is_stranger: bool) -> (&Arc<Bodies>, u64) {
+        let bytes_max = self.spec.body_bytes_max;
+        match (is_stranger, bytes_max) {
+            (false, _) => (&self.bodies, bytes_max),
+            (true, 0) => (&self.strangers_bodies, STRANGER_BODY_BYTES_MAX),
+            (true, _) => (
+                &self.strangers_bodies,
+                bytes_max.min(STRANGER_BODY_BYTES_MAX),
+            ),
+        }
     }
 
     pub fn is_closing(&self) -> bool {

@@ -139,13 +139,13 @@ pub(super) async fn body<IO>(
     buf: &mut BytesMut,
     head: &RequestHead,
     door: &Door,
-    held: &mut Held,
+    (held, bytes_max): (&mut Held, u64),
     watch: &mut Watch,
 ) -> Body
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
-    let bytes_max = match door.spec.body_bytes_max {
+    let bytes_max = match bytes_max {
         0 => u64::MAX,
         max => max,
     };

@@ -139,11 +139,17 @@ impl<IO: ServerIo> Served<IO> {
         let arrived_at = Instant::now();
         let context = self.context.clone();
         let _live = context.begin();
-        let mut held = Held::nothing(&self.door.bodies);
         let has_body = head.framing != Framing::Length(0);
         if has_body && !self.seat.as_ref().is_none_or(|seat| seat.receives()) {
             return After::Drop;
         }
+        let is_stranger = self
+            .who
+            .link
+            .as_ref()
+            .is_some_and(|conn| conn.is_stranger());
+        let (room, bytes_max) = self.door.room(is_stranger);
+        let mut held = Held::nothing(room);
         let Served {
             io,
             buf,
@@ -154,7 +160,7 @@ impl<IO: ServerIo> Served<IO> {
         } = self;
         let is_heard = !has_body || door.hears(who.peer.as_deref());
         let body = match is_heard {
-            true => read::body(io, buf, &head, door, &mut held, watch).await,
+            true => read::body(io, buf, &head, door, (&mut held, bytes_max), watch).await,
             // A stranger could fill the memory with what it will be refused anyway.
             false => Some(Err(Problem::Unasked)),
         };

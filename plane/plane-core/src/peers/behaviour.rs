@@ -27,8 +27,9 @@ use tokio::sync::mpsc;
 
 use super::{
     addr::ip_of,
-    admission::Admission,
+    admission::{Admission, Leaving},
     conn::{Conn, Registry},
+    guests::{Guests, Trust},
     handler::Handler,
     reason::handshake_reason,
     stream::Inbound,
@@ -41,6 +42,7 @@ pub(super) struct LinkLimits {
     pub(super) inbound_served: usize,
     pub(super) conns_per_ip: usize,
     pub(super) connections_max: usize,
+    pub(super) welcome_within: Option<Duration>,
     pub(super) open_within: Duration,
 }
 
@@ -51,12 +53,18 @@ pub struct Refused {
     pub reason: &'static str,
 }
 
+/// The reasons of strangers: closed for a newcomer, turned away at a place that is kept, and cut off.
+const MADE_ROOM: &str = "stranger_made_room";
+const KEPT: &str = "kept_for_known_peers";
+const NOT_REGISTERED: &str = "not_registered_in_time";
+
 type Action = ToSwarm<Refused, Infallible>;
 
 /// The behaviour that owns the `/http/1.1` link.
 pub struct Link {
     limits: LinkLimits,
     registry: Registry,
+    guests: Guests,
     queue: mpsc::Sender<Inbound>,
     admission: Admission,
     /// Connections whose handler exists and whose establishment has not been announced yet.
@@ -69,7 +77,7 @@ pub struct Link {
 impl Link {
     pub(super) fn new(
         limits: LinkLimits,
-        registry: Registry,
+        (registry, guests): (Registry, Guests),
         queue: mpsc::Sender<Inbound>,
     ) -> Self {
         let admission = Admission::new(limits.conns_per_ip, limits.connections_max);
@@ -77,6 +85,7 @@ impl Link {
             limits,
             admission,
             registry,
+            guests,
             queue,
             fresh: HashMap::new(),
             superseded: HashMap::new(),
@@ -89,10 +98,11 @@ impl Link {
         id: ConnectionId,
         peer: PeerId,
         remote: &Multiaddr,
-        dialed: bool,
+        (dialed, trust): (bool, Trust),
     ) -> Handler {
-        let (conn, requests) =
+        let (mut conn, requests) =
             Conn::new((id, peer), remote.clone(), dialed, self.limits.streams_max);
+        conn.trust = trust;
         let conn = Arc::new(conn);
         self.fresh.insert(id, conn.clone());
         let LinkLimits {
@@ -124,6 +134,32 @@ impl Link {
         {
             let refused = Refused { ip, reason };
             self.actions.push_back(ToSwarm::GenerateEvent(refused));
+        }
+    }
+
+    fn denied(
+        &mut self,
+        ip: Option<IpAddr>,
+        reason: &'static str,
+        text: &'static str,
+    ) -> ConnectionDenied {
+        self.tell_refused(ip, reason);
+        ConnectionDenied::new(io::Error::other(text))
+    }
+
+    /// Closes strangers, and tells of it.
+    fn let_go(&mut self, leaving: impl IntoIterator<Item = Leaving>, reason: &'static str) {
+        for (peer, id, ip) in leaving {
+            self.tell_refused(ip, reason);
+            self.close(peer, id);
+        }
+    }
+
+    /// Ends the connections of strangers whose time is over. The swarm has to be polled afterwards.
+    pub(super) fn cut_strangers_off(&mut self, now: Instant) {
+        if let Some(within) = self.limits.welcome_within {
+            let late = self.admission.overdue(within, now);
+            self.let_go(late, NOT_REGISTERED);
         }
     }
 
@@ -165,10 +201,12 @@ impl NetworkBehaviour for Link {
         remote: &Multiaddr,
     ) -> Result<(), ConnectionDenied> {
         let ip = ip_of(remote);
-        self.admission.admit(id, ip).map_err(|bound| {
-            self.tell_refused(ip, bound);
-            ConnectionDenied::new(io::Error::other(bound))
-        })
+        let leaving = self
+            .admission
+            .admit(id, ip)
+            .map_err(|bound| self.denied(ip, bound, bound))?;
+        self.let_go(leaving, MADE_ROOM);
+        Ok(())
     }
 
     fn handle_established_inbound_connection(
@@ -178,7 +216,16 @@ impl NetworkBehaviour for Link {
         _: &Multiaddr,
         remote: &Multiaddr,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        Ok(self.handler(id, peer, remote, false))
+        let trust = self.guests.trust(&peer);
+        if trust.is_stranger() {
+            let stranger = (peer, trust.clone(), self.guests.is_known(&peer));
+            let leaving = self
+                .admission
+                .admit_stranger((id, ip_of(remote)), stranger, Instant::now())
+                .map_err(|text| self.denied(ip_of(remote), KEPT, text))?;
+            self.let_go(leaving, MADE_ROOM);
+        }
+        Ok(self.handler(id, peer, remote, (false, trust)))
     }
 
     fn handle_established_outbound_connection(
@@ -189,7 +236,7 @@ impl NetworkBehaviour for Link {
         _: Endpoint,
         _: PortUse,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        Ok(self.handler(id, peer, remote, true))
+        Ok(self.handler(id, peer, remote, (true, Trust::of_guest())))
     }
 
     fn on_swarm_event(&mut self, event: FromSwarm<'_>) {

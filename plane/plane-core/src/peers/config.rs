@@ -35,6 +35,9 @@ pub struct PeersConfig {
     pub inbound_queue: usize,
     pub conns_per_ip: usize,
     pub connections_max: usize,
+    /// A peer that dials in is a stranger until it is welcomed: it holds next to nothing, and is cut off when it has
+    /// not been welcomed by then. None: everybody is welcome.
+    pub welcome_within: Option<Duration>,
     /// Unread bytes an inbound stream may hold from its start: what a large body needs on a long link. More
     /// than 256 KiB comes out of `window_extra_bytes`.
     pub inbound_window_bytes: usize,
@@ -62,6 +65,7 @@ impl PeersConfig {
             inbound_queue: 64,
             conns_per_ip: CONNS_PER_IP_MAX,
             connections_max: CONNECTIONS_MAX,
+            welcome_within: None,
             inbound_window_bytes: mux.inbound_window_bytes,
             window_extra_bytes: mux.window_extra_bytes,
             frame_bytes: mux.frame_bytes,
@@ -97,6 +101,7 @@ impl PeersConfig {
             inbound_served: self.inbound_served,
             conns_per_ip: self.conns_per_ip,
             connections_max: self.connections_max,
+            welcome_within: self.welcome_within,
             open_within: self.open_within,
         }
     }

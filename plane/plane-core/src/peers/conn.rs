@@ -19,7 +19,7 @@ use libp2p::{Multiaddr, PeerId, swarm::ConnectionId};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::stream::LinkStream;
+use super::{guests::Trust, stream::LinkStream};
 
 /// Streams at once to an original peer, or to one that has not said what it is.
 pub const ORIGINAL_STREAMS_MAX: usize = 64;
@@ -82,6 +82,7 @@ pub struct Conn {
     pub dialed: bool,
     /// Cancelled as soon as the connection is known to end.
     pub closed: CancellationToken,
+    pub(super) trust: Trust,
     agent_version: OnceLock<String>,
     streams_max: usize,
     cap_by_kind: AtomicUsize,
@@ -115,6 +116,7 @@ impl Conn {
             remote,
             dialed,
             closed: CancellationToken::new(),
+            trust: Trust::of_guest(),
             agent_version: OnceLock::new(),
             streams_max,
             cap_by_kind: AtomicUsize::new(streams_max.min(ORIGINAL_STREAMS_MAX)),
@@ -124,6 +126,11 @@ impl Conn {
             requests,
         };
         (conn, asked)
+    }
+
+    /// Whether the peer has yet to be welcomed.
+    pub fn is_stranger(&self) -> bool {
+        self.trust.is_stranger()
     }
 
     /// Whether an inbound stream waits for its place. Whoever holds one should not keep it while it idles.

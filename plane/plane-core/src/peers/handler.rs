@@ -5,7 +5,10 @@
 //! connection's negotiating places, so that the peer's next streams wait in the muxer. What is served over
 //! the streams, and by how many tasks, is left to the receiver of the queue.
 
-use std::{convert::Infallible, iter, sync::Arc, task::Context, task::Poll, time::Duration};
+use std::{
+    convert::Infallible, future::Future, iter, pin::Pin, sync::Arc, task::Context, task::Poll,
+    time::Duration,
+};
 
 use futures::{FutureExt, future::BoxFuture};
 use libp2p::{
@@ -17,6 +20,7 @@ use libp2p::{
     },
 };
 use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{
     conn::{Conn, OpenError, OpenRequest},
@@ -27,6 +31,8 @@ use super::{
 pub const HTTP: StreamProtocol = StreamProtocol::new("/http/1.1");
 /// An inbound stream negotiates and waits for its place within this time, or it is reset.
 const ACCEPT_WITHIN: Duration = Duration::from_secs(60);
+/// Inbound streams of a stranger that are handed out at once.
+const STRANGER_SERVED_MAX: usize = 2;
 
 struct Gate {
     conn: Arc<Conn>,
@@ -74,6 +80,8 @@ pub struct Handler {
     accept: Accept,
     requests: mpsc::UnboundedReceiver<OpenRequest>,
     open_within: Duration,
+    /// Until a stranger is welcome: what it lacks of the places of others.
+    lacks: Option<(Pin<Box<WaitForCancellationFutureOwned>>, usize)>,
 }
 
 impl Handler {
@@ -83,7 +91,12 @@ impl Handler {
         queue: mpsc::Sender<Inbound>,
         open_within: Duration,
     ) -> Self {
-        let permits = Arc::new(Semaphore::new(served_max));
+        let lacks = conn.is_stranger().then(|| {
+            let lacking = served_max.saturating_sub(STRANGER_SERVED_MAX);
+            (Box::pin(conn.trust.welcomed()), lacking)
+        });
+        let lacking = lacks.as_ref().map_or(0, |(_, lacking)| *lacking);
+        let permits = Arc::new(Semaphore::new(served_max - lacking));
         let gate = Gate {
             conn: conn.clone(),
             permits,
@@ -94,6 +107,7 @@ impl Handler {
             accept: Accept(Arc::new(gate)),
             requests,
             open_within,
+            lacks,
         }
     }
 }
@@ -124,6 +138,12 @@ impl ConnectionHandler for Handler {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Request> {
+        if let Some((welcomed, lacking)) = &mut self.lacks
+            && welcomed.as_mut().poll(cx).is_ready()
+        {
+            self.accept.0.permits.add_permits(*lacking);
+            self.lacks = None;
+        }
         while let Poll::Ready(Some(request)) = self.requests.poll_recv(cx) {
             if request.reply.is_closed() {
                 continue;

@@ -14,7 +14,9 @@ mod admission;
 mod behaviour;
 mod config;
 mod conn;
+mod guests;
 mod handler;
+mod handshakes;
 mod identity;
 mod listens;
 mod reason;
@@ -36,6 +38,7 @@ pub use stream::{Inbound, LinkStream};
 
 use crate::vital::watched;
 use conn::Registry;
+use guests::Guests;
 use swarm::Command;
 use task::SwarmTask;
 use tokio::sync::{mpsc, oneshot};
@@ -99,6 +102,7 @@ impl std::error::Error for PeersError {}
 pub struct Peers {
     local: PeerId,
     registry: Registry,
+    guests: Guests,
     commands: mpsc::UnboundedSender<Command>,
 }
 
@@ -123,7 +127,9 @@ impl Peers {
         let (commands, commanded) = mpsc::unbounded_channel();
         let (events, happened) = mpsc::unbounded_channel();
         let registry = Registry::default();
-        let swarm = swarm::build(keypair, &config, registry.clone(), queue, events.clone())?;
+        let guests = Guests::new(config.welcome_within.is_some());
+        let known = (registry.clone(), guests.clone());
+        let swarm = swarm::build(keypair, &config, known, queue, events.clone())?;
         let local = *swarm.local_peer_id();
         let broken = events.clone();
         let task = SwarmTask::new(swarm, registry.clone(), commanded, events);
@@ -138,6 +144,7 @@ impl Peers {
             Self {
                 local,
                 registry,
+                guests,
                 commands,
             },
             inbound,
@@ -174,6 +181,21 @@ impl Peers {
     pub async fn dial(&self, peer: PeerId, addrs: Vec<Multiaddr>) -> Result<(), PeersError> {
         let addrs = addr::dialable(peer, &addrs).map_err(|text| PeersError::Dial { peer, text })?;
         self.ask(|reply| Command::Dial { peer, addrs, reply }).await
+    }
+
+    /// This peer has proved who it is: what bounds strangers bounds it no longer, now and when it comes back.
+    pub fn welcome(&self, peer: PeerId) {
+        self.guests.welcome(peer);
+    }
+
+    /// When it comes back it is a stranger, though one that was known.
+    pub fn unwelcome(&self, peer: &PeerId) {
+        self.guests.unwelcome(peer);
+    }
+
+    /// Welcomes these and nobody else.
+    pub fn welcome_only(&self, peers: impl IntoIterator<Item = PeerId>) {
+        self.guests.welcome_only(peers);
     }
 
     /// Ends the peer's connection. From here on it is not found, and opening on it says `Gone`.

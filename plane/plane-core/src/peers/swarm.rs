@@ -5,8 +5,8 @@
 //! Source: wire.md 5.1, 5.2, 5.6.
 
 use libp2p::{
-    Multiaddr, PeerId, Swarm, SwarmBuilder,
-    core::upgrade::Version,
+    Multiaddr, PeerId, Swarm, Transport,
+    core::{ConnectedPoint, transport::timeout::TransportTimeout, upgrade::Version},
     identify,
     identity::Keypair,
     noise, ping,
@@ -20,7 +20,10 @@ use super::{
     PeerEvent, PeersConfig, PeersError,
     behaviour::Link,
     conn::{OWN_AGENT_PREFIX, Registry},
+    guests::{Guests, Trust},
+    handshakes::Bounded,
     stream::Inbound,
+    yamux::MuxConfig,
 };
 use crate::vital::watched;
 
@@ -55,45 +58,44 @@ pub(super) enum Command {
 pub(super) fn build(
     keypair: Keypair,
     config: &PeersConfig,
-    registry: Registry,
+    (registry, guests): (Registry, Guests),
     queue: mpsc::Sender<Inbound>,
     events: mpsc::UnboundedSender<PeerEvent>,
 ) -> Result<Swarm<Behaviour>, PeersError> {
     let mux = config.mux();
-    let link = Link::new(config.limits(), registry, queue);
+    let noise = noise::Config::new(&keypair).map_err(|error| PeersError::Noise {
+        text: error.to_string(),
+    })?;
+    let asked = guests.clone();
+    let upgraded = tcp::tokio::Transport::new(tcp::Config::default().nodelay(true))
+        .upgrade(Version::V1Lazy)
+        .authenticate(noise)
+        .multiplex_ext(move |peer: &PeerId, at: &ConnectedPoint| MuxConfig {
+            stranger: (at.is_listener().then(|| asked.trust(peer))).filter(Trust::is_stranger),
+            ..mux
+        })
+        .boxed();
+    let transport = TransportTimeout::new(Bounded::new(upgraded), config.connect_within).boxed();
+    let link = Link::new(config.limits(), (registry, guests), queue);
     let ping = ping::Config::new()
         .with_interval(config.ping_every)
         .with_timeout(config.ping_within);
-    let swarm = SwarmBuilder::with_existing_identity(keypair)
-        .with_tokio()
-        .with_tcp(
-            tcp::Config::default().nodelay(true),
-            noise::Config::new,
-            move || mux,
-        )
-        .map_err(|error| PeersError::Noise {
-            text: error.to_string(),
-        })?
-        .with_behaviour(|keypair| Behaviour {
-            link,
-            // No cache and no listen addresses: nobody is to dial what identify tells.
-            identify: identify::Behaviour::new(
-                identify::Config::new(String::new(), keypair.public())
-                    .with_agent_version(format!("{OWN_AGENT_PREFIX}{}", env!("CARGO_PKG_VERSION")))
-                    .with_cache_size(0)
-                    .with_hide_listen_addrs(true),
-            ),
-            ping: ping::Behaviour::new(ping),
-        })
-        .unwrap_or_else(|never| match never {})
-        .with_swarm_config(|_| {
-            swarm::Config::with_executor(move |connection| watch(connection, &events))
-                .with_max_negotiating_inbound_streams(NEGOTIATING_MAX)
-                .with_substream_upgrade_protocol_override(Version::V1Lazy)
-        })
-        .with_connection_timeout(config.connect_within)
-        .build();
-    Ok(swarm)
+    let behaviour = Behaviour {
+        link,
+        // No cache and no listen addresses: nobody is to dial what identify tells.
+        identify: identify::Behaviour::new(
+            identify::Config::new(String::new(), keypair.public())
+                .with_agent_version(format!("{OWN_AGENT_PREFIX}{}", env!("CARGO_PKG_VERSION")))
+                .with_cache_size(0)
+                .with_hide_listen_addrs(true),
+        ),
+        ping: ping::Behaviour::new(ping),
+    };
+    let config = swarm::Config::with_executor(move |connection| watch(connection, &events))
+        .with_max_negotiating_inbound_streams(NEGOTIATING_MAX)
+        .with_substream_upgrade_protocol_override(Version::V1Lazy);
+    let local = keypair.public().to_peer_id();
+    Ok(Swarm::new(transport, behaviour, local, config))
 }
 
 /// The swarm never hears of a connection whose task has panicked: to everybody it would go on standing.

@@ -4,7 +4,10 @@
 //! and tells what came and went. It does nothing slow: connections wait for it when they have events. No
 //! stream passes through it.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use futures::{FutureExt, StreamExt};
 use libp2p::{
@@ -14,7 +17,7 @@ use libp2p::{
         dial_opts::{DialOpts, PeerCondition},
     },
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::MissedTickBehavior};
 
 use super::{
     PeerEvent, PeersError,
@@ -24,6 +27,9 @@ use super::{
     reason::{close_text, dial_text},
     swarm::{Behaviour, BehaviourEvent, Command, Reply},
 };
+
+/// Strangers whose time is over are looked for this often.
+const LOOK_AT_STRANGERS_EVERY: Duration = Duration::from_secs(1);
 
 /// What the swarm's task holds.
 pub(super) struct SwarmTask {
@@ -57,6 +63,8 @@ impl SwarmTask {
 
     /// Runs until the last handle is dropped; that ends all connections too.
     pub(super) async fn run(mut self) {
+        let mut looks = tokio::time::interval(LOOK_AT_STRANGERS_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if self.listens.settling() {
                 match self.swarm.select_next_some().now_or_never() {
@@ -71,6 +79,7 @@ impl SwarmTask {
                     None => return,
                 },
                 event = self.swarm.select_next_some() => self.on_event(event),
+                _ = looks.tick() => self.swarm.behaviour_mut().link.cut_strangers_off(Instant::now()),
             }
         }
     }

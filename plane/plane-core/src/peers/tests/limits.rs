@@ -21,7 +21,7 @@ use super::super::{
     OpenError,
     addr::{dialable, ip_group},
     behaviour::{Link, LinkLimits, Refused},
-    conn::{Conn, Registry},
+    conn::Conn,
 };
 
 fn link(conns_per_ip: usize, connections_max: usize) -> Link {
@@ -30,9 +30,10 @@ fn link(conns_per_ip: usize, connections_max: usize) -> Link {
         inbound_served: 1,
         conns_per_ip,
         connections_max,
+        welcome_within: None,
         open_within: Duration::from_secs(10),
     };
-    Link::new(limits, Registry::default(), mpsc::channel(1).0)
+    Link::new(limits, Default::default(), mpsc::channel(1).0)
 }
 
 fn from(ip: &str) -> Multiaddr {

@@ -11,6 +11,7 @@ mod lost;
 mod mux;
 mod pipe;
 mod protocol;
+mod strangers;
 mod turns;
 mod windows;
 mod wire;

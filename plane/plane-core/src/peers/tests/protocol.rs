@@ -74,11 +74,12 @@ async fn who_breaks_the_protocol_is_told_so_and_loses_the_connection() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_the_answers_to_its_pings_is_given_up() {
+async fn who_does_not_read_the_answers_to_its_frames_is_given_up() {
     let (near, mut raw) = tokio::io::duplex(64 << 10);
     let end = run(near, &small(), Side::Listener);
-    let pings = header(PING, SYN, 0, 7).repeat(1000);
-    while raw.write_all(&pings).await.is_ok() {}
+    // Each is answered by a reset.
+    let of_no_stream = data(0, 1, b"a").repeat(1000);
+    while raw.write_all(&of_no_stream).await.is_ok() {}
     let error = end.task.await.unwrap().unwrap_err();
     assert!(
         error.to_string().contains("does not read the answers"),

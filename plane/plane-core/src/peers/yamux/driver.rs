@@ -21,8 +21,8 @@ use super::{
 };
 
 const READ_BYTES: usize = 16 << 10;
-/// Reads after which others have their turn.
-const READS_MAX: usize = 64;
+/// Reads after which others have their turn, and the sockets are asked: 64 KiB.
+const READS_MAX: usize = 4;
 
 /// An output buffer that a burst of answers has made larger than this is not kept.
 const KEPT_BYTES_MAX: usize = 2 * OUT_BYTES_MAX;
@@ -120,7 +120,13 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
             Some(waker) => waker.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
         }
-        if has_more || (!session.out.is_empty() && !self.is_stalled) {
+        if has_more {
+            drop(session);
+            // A wake-up alone would bring this task back before anybody else's socket is looked at.
+            let _ = pin!(yield_now()).poll(cx);
+            return Poll::Pending;
+        }
+        if !session.out.is_empty() && !self.is_stalled {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -185,6 +191,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
 
     fn take_in(&mut self) -> io::Result<()> {
         let mut session = lock(&self.session);
+        session.note_welcome();
         let mut rest = &self.room[..self.filled];
         loop {
             if self.part.left > 0 {

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{
-    Side,
+    STRANGER_STREAMS_MAX, Side,
     frame::{ACK, FIN, GoAwayCode, Header, Kind, RST, SYN},
     session::{OUT_BYTES_MAX, Session},
     state::State,
@@ -11,6 +11,12 @@ use super::{
 
 /// Answers to the peer's own frames that it does not read, before it is given up.
 const REPLIES_BYTES_MAX: usize = 1 << 20;
+/// What is kept of one stream of a stranger.
+const STRANGER_UNREAD_BYTES_MAX: usize = 16 << 10;
+/// And of all its streams together.
+const STRANGER_UNREAD_SUM_BYTES_MAX: usize = 48 << 10;
+/// Frames of all kinds that wait for a stranger to read them.
+const STRANGER_REPLIES_BYTES_MAX: usize = 32 << 10;
 
 /// A data frame of which not all has come.
 #[derive(Clone, Copy, Default)]
@@ -21,14 +27,40 @@ pub(super) struct Part {
 }
 
 impl Session {
+    /// From here on a peer that was welcomed meanwhile may hold what all others may.
+    pub fn note_welcome(&mut self) {
+        if self
+            .config
+            .stranger
+            .as_ref()
+            .is_some_and(|trust| !trust.is_stranger())
+        {
+            self.config.stranger = None;
+        }
+    }
+
     /// Bytes of the data frame under way.
     pub fn data(&mut self, part: &mut Part, bytes: &[u8]) {
         part.left -= bytes.len();
+        let unread = match self.config.stranger {
+            Some(_) => self.streams.values().map(|state| state.unread.len()).sum(),
+            None => 0,
+        };
         let Some(state) = self.streams.get_mut(&part.stream) else {
             return;
         };
-        if !state.is_reset && !self.is_over {
-            state.unread.extend_from_slice(bytes);
+        if !state.is_reset && !state.is_cut_short && !self.is_over {
+            let room = match self.config.stranger {
+                Some(_) => STRANGER_UNREAD_BYTES_MAX
+                    .saturating_sub(state.unread.len())
+                    .min(STRANGER_UNREAD_SUM_BYTES_MAX.saturating_sub(unread)),
+                None => bytes.len(),
+            };
+            // The windows of the protocol cannot begin lower, so what is too much is dropped.
+            state.is_cut_short = bytes.len() > room;
+            state
+                .unread
+                .extend_from_slice(&bytes[..bytes.len().min(room)]);
         }
         state.fin_received |= part.left == 0 && part.has_fin;
         state.wake_reader();
@@ -36,6 +68,10 @@ impl Session {
 
     /// One frame; for a data frame the payload that has to follow.
     pub fn frame(&mut self, header: Header) -> io::Result<Part> {
+        let is_stranger = self.config.stranger.is_some();
+        self.pace
+            .note(header, is_stranger)
+            .map_err(|what| self.broken(what))?;
         let handled = match header.kind {
             Kind::Data | Kind::WindowUpdate => self.stream_frame(header),
             Kind::Ping if header.has(SYN) => {
@@ -49,8 +85,12 @@ impl Session {
             Kind::GoAway => return Err(closed_by_peer()),
         };
         // Only answers to what the peer sends go beyond what the streams may write.
+        let replies_max = match is_stranger {
+            true => STRANGER_REPLIES_BYTES_MAX,
+            false => OUT_BYTES_MAX + REPLIES_BYTES_MAX,
+        };
         let handled = match handled {
-            Ok(_) if self.out.len() > OUT_BYTES_MAX + REPLIES_BYTES_MAX => {
+            Ok(_) if self.out.len() > replies_max => {
                 Err("it does not read the answers to its frames")
             }
             handled => handled,
@@ -114,7 +154,11 @@ impl Session {
         if self.streams.contains_key(&id) {
             return Err("a new stream with the number of another");
         }
-        if self.inbound_live >= self.config.inbound_max || self.is_over {
+        let streams_max = match self.config.stranger {
+            Some(_) => STRANGER_STREAMS_MAX.min(self.config.inbound_max),
+            None => self.config.inbound_max,
+        };
+        if self.inbound_live >= streams_max || self.is_over {
             self.put(Kind::Data, RST, id, 0);
             return Ok(());
         }

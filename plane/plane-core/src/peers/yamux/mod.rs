@@ -2,7 +2,7 @@
 //!
 //! `frame` is what stands on the wire, `window` and `round_trip` how much may come, `session` and `state`
 //! the streams, `turns` who of them may write when the socket is slow, `incoming` what the peer's frames
-//! change, `driver` the task that reads and writes, `stream` what the callers hold. Limits hurt one stream
+//! change, `pace` how often, `driver` the task that reads and writes, `stream` what the callers hold. Limits hurt one stream
 //! instead of the connection, a reset is a read error, all who wait are woken when the connection ends, and
 //! a close takes a bounded time. Which streams may be opened, and how many, is decided by `conn`.
 //! Source: yamux specification (hashicorp/yamux, spec.md); wire.md 5.5.
@@ -10,6 +10,7 @@
 mod driver;
 mod frame;
 mod incoming;
+mod pace;
 mod round_trip;
 mod session;
 mod state;
@@ -33,6 +34,8 @@ use libp2p::core::{
 };
 use tokio::time::Sleep;
 
+use super::guests::Trust;
+
 pub use session::{ACK_BACKLOG, EXTRA_PARTS};
 pub use stream::Substream;
 pub use window::WINDOW_BYTES;
@@ -42,6 +45,8 @@ use session::{Session, Shared, lock};
 
 /// Room for the streams of ping and identify beside those that are counted.
 pub const OWN_STREAMS: usize = 32;
+/// Streams a stranger may hold open: its two requests, and identify, its push and ping twice over.
+pub const STRANGER_STREAMS_MAX: usize = 8;
 
 /// The muxer's limits, per connection.
 #[derive(Clone, Debug)]
@@ -56,6 +61,8 @@ pub struct MuxConfig {
     pub frame_bytes: usize,
     /// Time after which a close no longer waits for a peer that does not read.
     pub close_within: Duration,
+    /// Whether the peer has been welcomed, where it has yet to be; until then it holds next to nothing.
+    pub stranger: Option<Trust>,
 }
 
 impl Default for MuxConfig {
@@ -66,6 +73,7 @@ impl Default for MuxConfig {
             window_extra_bytes: 64 << 20,
             frame_bytes: 16 << 10,
             close_within: Duration::from_secs(1),
+            stranger: None,
         }
     }
 }

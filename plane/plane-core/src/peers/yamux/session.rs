@@ -13,6 +13,7 @@ use std::{
 use super::{
     MuxConfig, Side,
     frame::{FIN, GoAwayCode, Header, Kind, RST, SYN},
+    pace::Pace,
     round_trip::RoundTrip,
     state::{State, wait},
     turns::Turns,
@@ -45,6 +46,7 @@ pub(super) struct Session {
     /// What windows may still grow by.
     extra_left: usize,
     pub round_trip: RoundTrip,
+    pub pace: Pace,
     /// Frames in the order they were written.
     pub out: Vec<u8>,
     turns: Turns,
@@ -78,6 +80,7 @@ impl Session {
             inbound_live: 0,
             accepts: VecDeque::new(),
             round_trip: RoundTrip::default(),
+            pace: Pace::default(),
             out: Vec::new(),
             turns: Turns::new(),
             is_over: false,
@@ -143,7 +146,8 @@ impl Session {
             }
             return Poll::Ready(Ok(bytes));
         }
-        if state.fin_received {
+        // What was cut short must not look whole, and whoever waits for an answer to it may still get one.
+        if state.fin_received && !state.is_cut_short {
             return Poll::Ready(Ok(0));
         }
         if state.is_reset || self.is_over {

@@ -24,6 +24,8 @@ pub(super) struct State {
     pub fin_received: bool,
     pub fin_sent: bool,
     pub is_reset: bool,
+    /// A stranger sent more than is kept of one, and what came behind is lost.
+    pub is_cut_short: bool,
     pub written: Written,
     /// Waits for the next turn, not for credit.
     pub is_held_back: bool,
@@ -45,6 +47,7 @@ impl State {
             fin_received: false,
             fin_sent: false,
             is_reset: false,
+            is_cut_short: false,
             written: Written::default(),
             is_held_back: false,
             flags: if is_inbound { ACK } else { SYN },

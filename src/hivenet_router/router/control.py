@@ -39,7 +39,7 @@ def control_app(registry: Registry, clock: Clock) -> Starlette:
         return Response(page, media_type=_JSON)
 
     async def model(request: Request) -> Response:
-        name = _model_of(request)
+        name = registry.named(_model_of(request))
         if not registry.agents_of(name):
             raise HTTPException(_NOT_FOUND)
         page = await press.page(

@@ -133,13 +133,3 @@ def test_the_time_of_the_first_registration_outlives_a_renewal() -> None:
     book.registry.register(A, described(), now=at(9.0))
     [entry] = entries(listed(book))
     assert entry["created"] == 1_764_000_000
-
-
-def test_a_model_of_ollamas_is_found_with_its_default_tag() -> None:
-    """field-cases.md O-24."""
-    book = Book()
-    book.join(A, described(model=ModelName("llama3"), engine="ollama"))
-    found = model_detail(book.registry, ModelName("llama3:latest"), now=NOW, unix=UNIX)
-    assert found is not None
-    assert found == model_detail(book.registry, ModelName("llama3"), now=NOW, unix=UNIX)
-    assert model_detail(book.registry, ModelName("llama3:8b"), now=NOW, unix=UNIX) is None

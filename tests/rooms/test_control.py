@@ -166,3 +166,14 @@ async def test_an_app_reads_the_body_once_and_then_that_the_client_waits_no_more
         {"type": "http.request", "body": b"body", "more_body": False},
         {"type": "http.disconnect"},
     ]
+
+
+async def test_a_model_of_ollamas_is_found_with_and_without_its_default_tag() -> None:
+    """field-cases.md O-24."""
+    registry = Registry()
+    registry.register(A, replace(described(), model=ModelName("llama3"), engine="ollama"), now=VirtualClock().now())
+    plain, tagged, other = [
+        await get(f"/v1/models/{name}", registry) for name in ("llama3", "llama3:latest", "llama3:8b")
+    ]
+    assert (plain.status, tagged.status, other.status) == (200, 200, 404)
+    assert tagged.body == plain.body

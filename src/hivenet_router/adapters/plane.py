@@ -7,6 +7,7 @@ exchange is known from its arrival to its `Finished` and no longer.
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from dataclasses import fields
 from typing import Final, TypeVar
 
 import structlog
@@ -462,43 +463,13 @@ def _attempt_failed(event: Failed) -> AttemptFailed:
 
 
 def _door(rules: DoorRules) -> DoorSpec:
-    return DoorSpec(
-        rules.name,
-        body_bytes_max=rules.body_bytes_max,
-        bodies_bytes_max=rules.bodies_bytes_max,
-        head_within_s=rules.head_within_s,
-        body_within_s=rules.body_within_s,
-        idle_within_s=rules.idle_within_s,
-        write_within_s=rules.write_within_s,
-        connections_max=rules.connections_max,
-        connections_per_address_max=rules.connections_per_address_max,
-        standing_fields=rules.standing_fields,
-        refusals=rules.refusals,
-        digests_bodies=rules.digests_bodies,
-        tells_request_id=rules.tells_request_id,
-        second_id_prefix=rules.second_id_prefix,
-        bodies_wanted=rules.bodies_wanted,
-    )
+    return DoorSpec(**_values_of(rules))  # type: ignore[arg-type]  # under the same names
 
 
 def _spec(plan: ForwardPlan) -> ForwardSpec:
-    return ForwardSpec(
-        host=plan.host,
-        path_prefix=plan.path_prefix,
-        drop_fields=list(plan.drop_fields),
-        set_fields=list(plan.set_fields),
-        default_fields=list(plan.default_fields),
-        drop_reply_fields=list(plan.drop_reply_fields),
-        stream_fields=list(plan.stream_fields),
-        request_id_name=plan.request_id_name,
-        resend=plan.resend,
-        resend_name=plan.resend_name,
-        idle_s=plan.idle_s,
-        total_s=plan.total_s,
-        buffered_bytes_max=plan.buffered_bytes_max,
-        relay_any_status=plan.relay_any_status,
-        meter=plan.meter,
-        needs_end_mark=plan.needs_end_mark,
-        break_events=plan.break_events,
-        sequence_mark=plan.sequence_mark,
-    )
+    return ForwardSpec(**_values_of(plan))  # type: ignore[arg-type]  # under the same names
+
+
+def _values_of(rules: DoorRules | ForwardPlan) -> dict[str, object]:
+    """Its fields by name: the plane's own forms take them under the same names."""
+    return {field.name: getattr(rules, field.name) for field in fields(rules)}

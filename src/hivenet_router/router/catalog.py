@@ -45,7 +45,6 @@ def model_list(registry: Registry, *, now: Monotonic, unix: UnixTime) -> Iterato
 
 def model_detail(registry: Registry, model: ModelName, *, now: Monotonic, unix: UnixTime) -> Iterator[bytes]:
     """One model with its agents, as JSON; nothing when no agent is registered for it."""
-    model = registry.named(model)
     agents = registry.agents_of(model)
     if not agents:
         return

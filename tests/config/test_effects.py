@@ -226,3 +226,8 @@ def test_what_protects_limits_or_persists_is_never_only_warned_of() -> None:
         "--gpu-devices-file",
         "--router-p2p",
     }
+
+
+def test_what_is_not_there_is_told_before_what_it_would_need() -> None:
+    mistakes = refused(router("--sync-store=valkey")).mistakes
+    assert [mistake.name for mistake in mistakes] == ["--sync-store", "--sync-valkey-addrs"]

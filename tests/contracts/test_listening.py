@@ -1,13 +1,14 @@
 """On which addresses does a listener open: one rule for every port."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import Sequence
 
 import pytest
 import structlog
 
-from hivenet_router.adapters.listening import addresses_to_bind
+from hivenet_router.adapters.listening import addresses_to_bind, why_not
 
 Found = list[tuple[int, int, int, str, tuple[str, int]]]
 
@@ -86,3 +87,10 @@ async def test_nobody_waits_while_a_name_is_looked_up(monkeypatch: pytest.Monkey
     assert not looking.done()
     found.set_result([(0, 0, 0, "", ("127.0.0.1", 0))])
     assert list(await looking) == ["127.0.0.1"]
+
+
+async def test_what_to_do_depends_on_why_a_listener_cannot_open() -> None:
+    taken = OSError(errno.EADDRINUSE, "Address already in use")
+    unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    assert why_not(taken) == "Address already in use; choose another address or end the program that uses it"
+    assert why_not(unknown).endswith("not known; write an IP address, or a name that this machine can look up")

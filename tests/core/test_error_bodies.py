@@ -94,9 +94,25 @@ def test_a_text_is_its_own_message(body: str) -> None:
     assert read_error_body(body.encode()) == ErrorBody(body)
 
 
-def test_no_more_than_64_kib_are_read() -> None:
-    body = json.dumps({"message": "m", "padding": "x" * BODY_BYTES_MAX}).encode()
-    assert read_error_body(body) == ErrorBody()
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"message": "m", "padding": "x" * BODY_BYTES_MAX}, "m"),
+        ({"detail": [{"type": "missing", "loc": ["body"], "msg": WORDS, "input": {"p": "x" * 70_000}}]}, WORDS),
+        ({"error": "x" * 70_000}, "x" * 512),
+        ({"error": "\\" * 70_000}, "\\" * 512),
+        ({"error": "\U0001f600" * 12_000}, "\U0001f600" * 128),
+        ({"padding": "x" * 70_000, "message": "m"}, ""),
+        ({"message": json.dumps({"padding": "x" * 70_000})}, ""),
+    ],
+)
+def test_of_json_beyond_64_kib_the_first_words_are_told(body: object, message: str) -> None:
+    assert read_error_body(json.dumps(body).encode()).message == message
+    assert read_error_body(json.dumps(body).encode()[:BODY_BYTES_MAX]).message == message
+
+
+def test_controls_and_colours_cost_no_words() -> None:
+    assert read_error_body(json.dumps({"error": "a \x1b[31mred\x1b[0m\0 one"}).encode()).message == "a red one"
 
 
 def test_a_message_is_cut_between_characters() -> None:

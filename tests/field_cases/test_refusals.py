@@ -87,6 +87,7 @@ SHAPES: Final[dict[str, tuple[str, object]]] = {
     "a text": ("400 Bad Request", WORDS),
     "flat": ("400 Bad Request", {"object": "error", "message": WORDS}),
     "message": ("400 Bad Request", {"message": WORDS}),
+    "longer than is read": ("400 Bad Request", {"message": WORDS, "input": "x" * 70_000}),
 }
 
 

@@ -46,6 +46,13 @@ async def test_a_port_in_use_ends_the_start_with_what_to_do(tmp_path: Path, port
         await says_why(router, str(taken), "choose another address")
 
 
+@pytest.mark.parametrize("port", ["http", "grpc", "metrics"])
+async def test_a_name_that_means_nothing_ends_the_start_with_what_to_do(tmp_path: Path, port: str) -> None:
+    flags = [*router_flags(), f"--{port}-port=nobody.invalid:{free_port()}"]
+    with program("router", tmp_path, *flags) as router:
+        await says_why(router, f"--{port}-port", "nobody.invalid", "a name that this machine can look up")
+
+
 async def test_an_address_that_is_not_of_this_machine_ends_the_start(tmp_path: Path) -> None:
     flags = [*router_flags()[1:], f"--http-port=192.0.2.1:{free_port()}"]
     with program("router", tmp_path, *flags) as router:

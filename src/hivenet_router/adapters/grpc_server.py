@@ -133,7 +133,9 @@ class BootstrapServer:
             self._listeners = await _listen(host, port)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise OSError(error.errno, f"the gRPC bootstrap cannot listen on {host or '*'}:{port}: {reason}") from error
+            # Of the same kind, as what to do depends on it.
+            told = f"the gRPC bootstrap cannot listen on {host or '*'}:{port}: {reason}"
+            raise type(error)(error.errno, told) from error
         for listener in self._listeners:
             self._await_arrivals(listener)
 

@@ -36,6 +36,14 @@ async def addresses_to_bind(host: str) -> Sequence[str]:
     return usable
 
 
+def why_not(error: Exception) -> str:
+    """What the system said of a listener that cannot open, and what to do."""
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, socket.gaierror):
+        return f"{why}; write an IP address, or a name that this machine can look up"
+    return f"{why}; choose another address or end the program that uses it"
+
+
 async def _looked_up(host: str) -> Sequence[str]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)

@@ -14,7 +14,7 @@ import structlog
 
 from hivenet_router import _plane
 from hivenet_router._plane import Answered, DoorSpec, Failed, Finished, ForwardSpec, Head, Peer, Plane, Upstream
-from hivenet_router.adapters.listening import addresses_to_bind
+from hivenet_router.adapters.listening import addresses_to_bind, why_not
 from hivenet_router.ports import (
     AttemptFailed,
     CannotListen,
@@ -39,7 +39,6 @@ _Event = Failed | Answered | Finished
 _COMMANDS_TOGETHER_MAX: Final = 8
 # The arrival of a request comes with the end of the one before it.
 _EVENTS_OF_ONE: Final = 2
-_ADVICE: Final = "choose another address or end the program that uses it"
 
 
 class PlaneExchange:
@@ -443,9 +442,8 @@ class PlaneAdapter:
 
 
 def _cannot_listen(what: str, host: str, port: int, error: Exception) -> CannotListen:
-    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     shown = f"[{host}]" if ":" in host else host or "*"
-    return CannotListen(f"cannot listen for {what} on {shown}:{port}: {why}; {_ADVICE}")
+    return CannotListen(f"cannot listen for {what} on {shown}:{port}: {why_not(error)}")
 
 
 def _attempt_failed(event: Failed) -> AttemptFailed:

@@ -20,6 +20,7 @@ from hivenet_router.adapters.clock import LoopClock
 from hivenet_router.adapters.file_limit import raise_file_limit
 from hivenet_router.adapters.grpc_server import CONNECTIONS_PER_SOURCE_MAX, Bounds, Refused, serve_bootstrap
 from hivenet_router.adapters.identity_file import HeldIdentity, IdentityUnusable, load_or_create
+from hivenet_router.adapters.listening import why_not
 from hivenet_router.adapters.log import set_up_logs
 from hivenet_router.adapters.loop import run
 from hivenet_router.adapters.plane import PlaneAdapter
@@ -140,9 +141,7 @@ async def open_bootstrap(
     try:
         return await serve_bootstrap((host, port), grpc_identity(secret), authenticate, _grpc_refused, bounds=bounds)
     except OSError as error:
-        raise CannotListen(
-            f"{error.strerror or error}; choose another address or end the program that uses it"
-        ) from error
+        raise CannotListen(why_not(error)) from error
 
 
 def _grpc_refused(refused: Refused) -> None:

@@ -56,8 +56,9 @@ def parse(program: Program, argv: Sequence[str], environ: Mapping[str, str]) -> 
     facts = Facts(program, resolve(program, line.texts, environ), mistakes=line.mistakes)
     read_all(facts)
     keys = read_keys(facts)
-    _check(facts)
+    # First what is not there at all: the rules between such options help nobody.
     check_effects(facts)
+    _check(facts)
     warn_of_variables(facts, environ)
     if facts.mistakes:
         code = max(mistake.exit_code for mistake in facts.mistakes)

@@ -35,6 +35,9 @@ _SAYING_MEMBERS: Final = (
 """The members that may hold the words, the telling ones first."""
 _DATA_LINE: Final = re.compile(rb"^data:[ \t]*(.*)$", re.MULTILINE)
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_FIRST_WORDS: Final = re.compile(r'"(?:message|msg|detail|error)"\s*:\s*"((?:[^"\\]|\\.){1,2048})', re.DOTALL)
+_HALF_ESCAPE: Final = re.compile(r"\\u[0-9a-fA-F]{0,3}$")
 _BEGINS_JSON: Final = re.compile(r'(?:\[\s*)*(?:\{\s*(?:["}]|$)|\[\s*(?:["\]]|$))')
 _BEGINS_MARKUP: Final = re.compile(r"<(?:!doctype|!--|\?xml|html|head|body|title|center|h1)\b", re.IGNORECASE)
 
@@ -58,17 +61,20 @@ class ErrorBody:
 
 
 def read_error_body(body: bytes) -> ErrorBody:
-    """What the body says; at most its first 64 KiB are looked at.
+    """What the body says; at most its first 64 KiB are looked at. Of JSON that is longer, such as one that repeats the
+    whole request, the first words are the message.
 
     Source: wire.md §8.4; http-api.md §6.1 and §15, 6; field-cases.md O-22.
     """
+    is_cut = len(body) >= BODY_BYTES_MAX
     body = body[:BODY_BYTES_MAX].strip()
     if body.startswith((b"data:", b"event:")) and (line := _DATA_LINE.search(body)):
         body = line[1].strip()
     try:
         top = json.loads(body)
     except (ValueError, RecursionError):
-        return ErrorBody(_plain(body.decode(errors="replace")))
+        text = body.decode(errors="replace")
+        return ErrorBody(_first_words(text) if is_cut and text[:1] in ("{", "[") else _plain(text))
     message = bounded(_words_in(top)).strip()
     if isinstance(top, list):
         top = top[0] if top else None
@@ -117,11 +123,20 @@ def _words_in(value: object, depth: int = 0) -> str:
 
 def _words_in_text(text: str, depth: int) -> str:
     if text.lstrip()[:1] not in ("{", "["):
-        return _plain(text)
+        return _plain(_CONTROLS.sub("", _COLOURS.sub("", text)))
     try:
         return _words_in(json.loads(text), depth + 1)
     except (ValueError, RecursionError):
         return _plain(text)
+
+
+def _first_words(text: str) -> str:
+    """The first words in JSON whose end is missing."""
+    found = _FIRST_WORDS.search(text)
+    try:
+        return _words_in(json.loads(f'"{_HALF_ESCAPE.sub("", found[1])}"', strict=False)) if found else ""
+    except ValueError:
+        return ""
 
 
 def _line(entry: object, depth: int) -> str:

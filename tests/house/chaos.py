@@ -154,15 +154,8 @@ class Chaos:
 
     async def _serves(self, number: int) -> bool:
         """Whether this agent has registered, and its engine takes connections."""
-        if not self._fleet.agents[number].has_registered():
-            return False
-        port = self._fleet.engine_ports[number % len(self._fleet.engine_ports)]
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            return False
-        writer.transport.abort()
-        return True
+        fleet = self._fleet
+        return fleet.agents[number].has_registered() and await fleet.engine_listens(number % len(fleet.engines))
 
     async def _strike(self, kind: str) -> None:
         match kind:

@@ -133,13 +133,29 @@ class Chaos:
 
     async def _others_serve(self, kind: str, stopping: asyncio.Event) -> None:
         """Wait until somebody is left to serve, or a crowded machine would be taken for a fault."""
-        if kind not in ("kill", "stop"):
-            return
-        others = [agent for agent in self._fleet.agents if agent is not self._next(self._fleet.agents)]
+        others = self._left_by(kind)
+        # Which link is cut is left to chance.
+        wanted = min(len(others), 2 if kind == "links" else 1)
         began = time.monotonic()
-        while not any(agent.has_registered() for agent in others) and not stopping.is_set():  # noqa: ASYNC110
+        while not stopping.is_set() and sum([await self._serves(number) for number in others]) < wanted:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         self.put_off_s += time.monotonic() - began
+
+    def _left_by(self, kind: str) -> list[int]:
+        """The numbers of the agents that the next blow of this kind does not strike."""
+        fleet = self._fleet
+        numbers = range(len(fleet.agents))
+        if kind in ("kill", "stop"):
+            return [number for number in numbers if fleet.agents[number] is not self._next(fleet.agents)]
+        if kind == "engine":
+            struck = fleet.engines.index(self._next(fleet.engines))
+            return [number for number in numbers if number % len(fleet.engines) != struck]
+        return list(numbers)
+
+    async def _serves(self, number: int) -> bool:
+        """Whether this agent has registered, and its engine takes connections."""
+        fleet = self._fleet
+        return fleet.agents[number].has_registered() and await fleet.engine_listens(number % len(fleet.engines))
 
     async def _strike(self, kind: str) -> None:
         match kind:

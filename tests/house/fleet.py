@@ -4,6 +4,7 @@ Invariant: every process of a fleet is a child of this one and has ended when th
 is started again has the same name, address and identity as before. Who strikes what, and when, is `chaos.py`'s.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -204,14 +205,25 @@ class Fleet:
 
         async def so() -> bool:
             # A router takes an agent that is starting again for healthy for a while, so each is asked too.
+            # An engine that was just killed is missed by its agent only at the next look.
+            have_engines = all([await self.engine_listens(number) for number in range(len(self.engines))])
             have_registered = all(agent.has_registered() for agent in self.agents)
-            return have_registered and await self.healthy() == len(self.agents)
+            return have_engines and have_registered and await self.healthy() == len(self.agents)
 
         try:
             await until_so(so, within_s=START_WITHIN_S)
         except TimeoutError as error:
             states = "\n".join(agent.state() for agent in self.agents)
             raise TimeoutError(f"{await self.healthy():g} of {len(self.agents)} agents serve\n{states}") from error
+
+    async def engine_listens(self, number: int) -> bool:
+        """Whether this engine takes connections."""
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", self.engine_ports[number])
+        except OSError:
+            return False
+        writer.transport.abort()
+        return True
 
     async def healthy(self) -> float:
         """How many agents are registered and healthy, by the metrics page."""

@@ -136,13 +136,13 @@ async def test_a_registration_must_be_of_the_peer_it_comes_from() -> None:
 
 async def test_a_long_body_is_read_only_for_a_peer_or_a_token_that_has_a_session() -> None:
     attending = Attending()
-    unreadable = {"x": ["x" * READ_UNASKED_BYTES_MAX], "backend_healthy": "no boolean"}
+    unreadable: dict[str, object] = {"x": ["x" * READ_UNASKED_BYTES_MAX], "backend_healthy": "no boolean"}
     for path in ("/register", "/heartbeat", "/routing-signals"):
-        assert attending.send(path, session_token="unknown", **unreadable) == INVALID_SESSION
+        assert attending.send(path, ALICE, session_token="unknown", **unreadable) == INVALID_SESSION
         assert attending.send(path, x=["x" * READ_UNASKED_BYTES_MAX]) == INVALID_SESSION
     assert attending.recorder.rejections["peers", "unknown_session"] == 6
     token = attending.joined()
-    assert attending.send("/heartbeat", session_token=token, **unreadable) == INVALID_BODY
+    assert attending.send("/heartbeat", ALICE, session_token=token, **unreadable) == INVALID_BODY
     assert attending.send("/heartbeat", BOB, session_token=token, **unreadable) == INVALID_BODY
     assert attending.register(token, BOB, x="x" * READ_UNASKED_BYTES_MAX) == INVALID_SESSION
     assert attending.register(attending.token(), BOB, x="x" * READ_UNASKED_BYTES_MAX) == MISMATCH

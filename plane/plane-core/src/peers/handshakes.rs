@@ -65,7 +65,7 @@ impl Table {
         // Those in line wait for us: were the first of them given up, a flood would let nobody have a turn. They have
         // half the places, so that who has had one has time to answer.
         let leaving = match of_crowd().filter(waits).count() * 2 > of_crowd().count() {
-            true => of_crowd().filter(waits).next_back(),
+            true => of_crowd().rfind(waits),
             false => of_crowd().find(|entry| !waits(entry)),
         };
         if let Some(id) = leaving.map(|(id, _)| *id)

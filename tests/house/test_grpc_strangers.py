@@ -29,7 +29,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 async def test_agents_keep_their_sessions_and_new_ones_come_in_while_strangers_send_all_they_may(house: House) -> None:
     session = house.agents[0].agent.sessions[0]
     kept = session._kept
-    async with ordinary_requests(house) as statuses, _strangers(house.grpc):
+    async with ordinary_requests(house) as statuses, strangers_of_grpc(house.grpc):
         engine = await house.add_engine()
         newcomer = (await house.add_agent(engine.url)).agent.sessions[0]
         kept_by_newcomer = newcomer._kept
@@ -49,7 +49,9 @@ def _all_seen_since(house: House, seen: dict[PeerId, Monotonic]) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def _strangers(grpc: Address) -> AsyncIterator[None]:
+async def strangers_of_grpc(grpc: Address, *, of_a_shape: int = STRANGERS_OF_A_SHAPE) -> AsyncIterator[None]:
+    """While the block runs, so many send each shape again and again."""
+
     async def send_on(data: bytes) -> None:
         while True:
             with contextlib.suppress(OSError, ssl.SSLError, TimeoutError):
@@ -62,7 +64,7 @@ async def _strangers(grpc: Address) -> AsyncIterator[None]:
                         writer.transport.abort()
             await asyncio.sleep(0.05)
 
-    tasks = [asyncio.create_task(send_on(data)) for data in shapes().values() for _ in range(STRANGERS_OF_A_SHAPE)]
+    tasks = [asyncio.create_task(send_on(data)) for data in shapes().values() for _ in range(of_a_shape)]
     try:
         yield
     finally:

@@ -19,7 +19,7 @@ from hivenet_router.core.ids import PeerId
 from hivenet_router.core.registry import Registry
 from hivenet_router.core.sessions import SessionStore
 from hivenet_router.names import paths
-from hivenet_router.router.attend import AttendingRoom, has_left
+from hivenet_router.router.attend import READ_UNASKED_BYTES_MAX, AttendingRoom, has_left
 from hivenet_router.router.rejections import RejectionRoom
 from hivenet_router.wire.agent_protocol import Answer
 from hivenet_router.wire.identity import identity_from_seed, peer_id_cid
@@ -132,6 +132,20 @@ async def test_a_registration_must_be_of_the_peer_it_comes_from() -> None:
     assert attending.register(token, peer_id=BOB) == MISMATCH
     assert attending.register(token, BOB) == MISMATCH
     assert len(attending.registry) == 0
+
+
+async def test_a_long_body_is_read_only_for_a_peer_or_a_token_that_has_a_session() -> None:
+    attending = Attending()
+    unreadable: dict[str, object] = {"x": ["x" * READ_UNASKED_BYTES_MAX], "backend_healthy": "no boolean"}
+    for path in ("/register", "/heartbeat", "/routing-signals"):
+        assert attending.send(path, ALICE, session_token="unknown", **unreadable) == INVALID_SESSION
+        assert attending.send(path, x=["x" * READ_UNASKED_BYTES_MAX]) == INVALID_SESSION
+    assert attending.recorder.rejections["peers", "unknown_session"] == 6
+    token = attending.joined()
+    assert attending.send("/heartbeat", ALICE, session_token=token, **unreadable) == INVALID_BODY
+    assert attending.send("/heartbeat", BOB, session_token=token, **unreadable) == INVALID_BODY
+    assert attending.register(token, BOB, x="x" * READ_UNASKED_BYTES_MAX) == INVALID_SESSION
+    assert attending.register(attending.token(), BOB, x="x" * READ_UNASKED_BYTES_MAX) == MISMATCH
 
 
 async def test_a_token_of_another_agent_opens_nothing() -> None:

@@ -47,6 +47,9 @@ async def passing(seconds: float, room: RejectionRoom) -> None:
         ("out_of_file_descriptors", "ulimit -n"),
         ("too_many_connections_of_address", "--p2p-max"),
         ("too_many_links", "as many libp2p connections as there may be"),
+        ("stranger_made_room", "gives way to newer connections"),
+        ("kept_for_known_peers", "registered before"),
+        ("not_registered_in_time", "ten seconds"),
     ],
 )
 async def test_what_an_operator_can_mend_is_a_warning_with_what_to_do(reason: str, words: str) -> None:

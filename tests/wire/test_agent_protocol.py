@@ -49,6 +49,7 @@ from hivenet_router.wire.agent_protocol import (
     encode_signals,
     encode_snapshot,
     heartbeat_answer,
+    token_in,
 )
 from hivenet_router.wire.auth_messages import RouterEndpoint
 
@@ -403,3 +404,20 @@ def test_a_member_that_stands_twice_is_always_refused(members: dict[str, object]
     body = f"{{{json.dumps(name)}:null,{inner[1:]}".encode()
     with pytest.raises(BodyInvalid):
         decode_heartbeat(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "token"),
+    [
+        (b'{"session_token":"a-_9","x":1}', "a-_9"),
+        (b'{"x": 1, "session_token" : "a"', "a"),
+        (b'{"session_token":null}', None),
+        (b'{"session_token":"a', None),
+        (b'{"session_token":""}', None),
+        (b'{"session_token":"\\u0061"}', None),
+        (b'{"session_token":"' + b"a" * 1025 + b'"}', None),
+        (b"\xff", None),
+    ],
+)
+def test_the_token_is_found_without_reading_the_body(body: bytes, token: str | None) -> None:
+    assert token_in(body) == token

@@ -140,6 +140,14 @@ class SessionStore:
             return SessionDenied.NOT_REGISTERED
         return session
 
+    def has_any(self, peer: PeerId) -> bool:
+        """Whether somebody authenticated as this peer of late; the session may have run out meanwhile."""
+        return subject_of(peer) in self._of_subject
+
+    def is_open(self, token: str, *, now: Monotonic) -> bool:
+        """Whether a session has this token, whosever it is."""
+        return self._live(token, now=now) is not None
+
     def current(self, peer: PeerId, *, now: Monotonic) -> Session | None:
         """The session under which this peer is registered now."""
         return self._current_of(peer, now=now)

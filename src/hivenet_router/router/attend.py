@@ -31,6 +31,9 @@ PEERS: Final = "peers"
 REGISTER_WITHIN_S: Final = 10.0
 """A peer that has not registered by then is cut off by the data plane. Source: wire.md §14 no. 28."""
 
+READ_UNASKED_BYTES_MAX: Final = 512
+"""A body up to this is read whoever sends it: a registration is no longer, and costs as little as any refusal."""
+
 _NOT_FOUND: Final = agent_protocol.text_answer(404, "404 page not found")
 _NOT_ACCEPTABLE: Final = agent_protocol.text_answer(406, "only application/json is served here")
 _NOT_ALLOWED: Final = agent_protocol.text_answer(405, "method not allowed")
@@ -94,11 +97,23 @@ class AttendingRoom:
         handler = self._paths.get(arrived.path)
         if handler is None or arrived.peer is None:
             return _NOT_FOUND
+        body = arrived.body()
+        if not self._is_worth_reading(PeerId(arrived.peer), body):
+            status = agent_protocol.INVALID_SESSION.status
+            self._rejections.rejected(PEERS, "", status, "unknown_session", peer=arrived.peer)
+            return agent_protocol.INVALID_SESSION
         try:
-            return handler(PeerId(arrived.peer), arrived.body())
+            return handler(PeerId(arrived.peer), body)
         except BodyInvalid as fault:
             self._rejections.refused("agent_message_refused", str(fault), peer=arrived.peer, path=arrived.path)
             return agent_protocol.INVALID_BODY
+
+    def _is_worth_reading(self, peer: PeerId, body: bytes) -> bool:
+        """Whether the sender, or at least the token it names, has a session: reading JSON is work, a look-up is not."""
+        if len(body) <= READ_UNASKED_BYTES_MAX or self._sessions.has_any(peer):
+            return True
+        token = agent_protocol.token_in(body)
+        return token is not None and self._sessions.is_open(token, now=self._clock.now())
 
     def _register(self, peer: PeerId, body: bytes) -> Answer:
         message = agent_protocol.decode_registration(body)

@@ -25,6 +25,15 @@ _ADVICE: Final[Mapping[str, str]] = {
     "too_many_connections_of_client": "one address has as many connections to this listener as it may, all at work",
     "too_many_links": "there are as many libp2p connections as there may be in all; who holds so many?",
     "too_many_connections_of_address": "--p2p-max-conns-per-ip says how many one address may have",
+    "stranger_made_room": (
+        "whoever has not registered gives way to newer connections; if it is an agent of yours, see its log, and "
+        "whether many agents share its address"
+    ),
+    "kept_for_known_peers": "the last sixteenth of the connections is kept for agents that have registered before",
+    "not_registered_in_time": (
+        "a peer has ten seconds to register; if it is an agent of yours, see its log, and whether it has the secret "
+        "of this router"
+    ),
 }
 """For what an operator can do something about, and should."""
 

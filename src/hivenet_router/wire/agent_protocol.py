@@ -8,6 +8,7 @@ core/sessions.py's question, paths and HTTP are the rooms'.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias, TypeVar
@@ -37,6 +38,9 @@ _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 # The original counts finish reasons up to 2**64 - 1, a bound that msgspec cannot hold; EngineSnapshot checks it.
 _Unsigned = Annotated[int, Meta(ge=0)]
+
+# As an agent writes it: no escapes, and next to no blanks.
+_TOKEN: Final = re.compile(rb'"session_token"\s{0,8}:\s{0,8}"([^"\\]{1,1024})"')
 
 
 class BodyInvalid(ValueError):
@@ -221,6 +225,16 @@ def decode_signals(body: Body) -> Signals:
     Raises: BodyInvalid.
     """
     return _decode(body, _SIGNALS)
+
+
+def token_in(body: Body) -> str | None:
+    """The session token that stands first in a body, found without reading the body as JSON.
+
+    None where there is none, or none spelled as agents spell it. It says who may be asked for, not that the body is a
+    message: a few microseconds for 8 KiB, whatever they hold.
+    """
+    found = _TOKEN.search(body)
+    return None if found is None else found[1].decode("latin-1")
 
 
 def encode_snapshot(snapshot: HardwareSnapshot | EngineSnapshot) -> bytes:

@@ -1,14 +1,14 @@
 //! How many inbound handshakes are under way, and who gives way when there are too many.
 //!
 //! Until its handshake is over a connection may be anybody's, a known peer's too, so a newcomer is never turned away:
-//! the oldest handshake of the address that has the most under way is given up for it. Whoever is at work is done in
-//! a few round trips; what stands there longer is silent.
+//! a handshake of the address that has the most under way is given up for it. That is the oldest silent one, since
+//! whoever is at work is done in a few round trips; unless more of them wait for a turn of ours (see `turns`) than are
+//! silent, for then it is the newest of those.
 
 use std::{
     collections::{BTreeMap, HashMap},
     future::Future,
     io,
-    net::IpAddr,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
@@ -18,22 +18,25 @@ use libp2p::{
     Multiaddr,
     core::transport::{DialOpts, ListenerId, Transport, TransportError, TransportEvent},
 };
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::addr::{ip_group, ip_of};
+use super::{
+    addr::{ip_group, ip_of},
+    turns::{Group, Turns},
+};
 
 /// Handshakes under way at once, in all: 64 KiB of a Noise frame each, 16 MiB together.
 pub(super) const HANDSHAKES_MAX: usize = 256;
 /// Of one address; loopback is free of it.
 const HANDSHAKES_PER_IP_MAX: usize = 16;
 
-type Group = Option<IpAddr>;
-
 #[derive(Default)]
 struct Table {
     last: u64,
     /// In the order in which they began.
     under_way: BTreeMap<u64, (Group, CancellationToken)>,
+    turns: Turns,
 }
 
 impl Table {
@@ -56,8 +59,16 @@ impl Table {
         } else {
             return;
         };
-        let oldest = self.under_way.iter().find(of_group(crowd));
-        if let Some(id) = oldest.map(|(id, _)| *id)
+        let in_line = self.turns.in_line();
+        let of_crowd = || self.under_way.iter().filter(of_group(crowd));
+        let waits = |(id, _): &(&u64, &_)| in_line.contains(*id);
+        // Those in line wait for us: were the first of them given up, a flood would let nobody have a turn. They have
+        // half the places, so that who has had one has time to answer.
+        let leaving = match of_crowd().filter(waits).count() * 2 > of_crowd().count() {
+            true => of_crowd().rfind(waits),
+            false => of_crowd().find(|entry| !waits(entry)),
+        };
+        if let Some(id) = leaving.map(|(id, _)| *id)
             && let Some((_, given_up)) = self.under_way.remove(&id)
         {
             given_up.cancel();
@@ -91,22 +102,36 @@ impl Handshakes {
         Handshake {
             upgrade,
             given_up: Box::pin(given_up.cancelled_owned()),
-            _place: Place {
+            place: Place {
                 handshakes: self.clone(),
-                id,
+                of: (group, id),
             },
+        }
+    }
+
+    /// What this one has worked; must be called inside a tokio runtime.
+    fn worked(&self, id: u64, began: Instant) {
+        let rests_until = self.table().turns.worked(id, began, began.elapsed());
+        if let Some(until) = rests_until {
+            let handshakes = self.clone();
+            tokio::spawn(async move {
+                sleep_until(until).await;
+                handshakes.table().turns.go_on();
+            });
         }
     }
 }
 
 struct Place {
     handshakes: Handshakes,
-    id: u64,
+    of: (Group, u64),
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.handshakes.table().under_way.remove(&self.id);
+        let mut table = self.handshakes.table();
+        table.under_way.remove(&self.of.1);
+        table.turns.leave(self.of.1);
     }
 }
 
@@ -114,7 +139,7 @@ impl Drop for Place {
 pub(super) struct Handshake<F> {
     upgrade: F,
     given_up: Pin<Box<WaitForCancellationFutureOwned>>,
-    _place: Place,
+    place: Place,
 }
 
 impl<T, F: Future<Output = io::Result<T>> + Unpin> Future for Handshake<F> {
@@ -125,7 +150,14 @@ impl<T, F: Future<Output = io::Result<T>> + Unpin> Future for Handshake<F> {
             let text = "given up for a newer connection: too many handshakes are under way";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, text)));
         }
-        Pin::new(&mut self.upgrade).poll(cx)
+        let Place { handshakes, of } = &self.place;
+        if handshakes.table().turns.poll_turn(*of, cx).is_pending() {
+            return Poll::Pending;
+        }
+        let began = Instant::now();
+        let polled = Pin::new(&mut self.upgrade).poll(cx);
+        self.place.handshakes.worked(self.place.of.1, began);
+        polled
     }
 }
 
@@ -191,6 +223,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::{net::IpAddr, time::Duration};
+
     use super::*;
 
     fn ip(last: u8) -> Group {
@@ -206,6 +240,27 @@ mod tests {
         assert_eq!(table.under_way.len(), HANDSHAKES_MAX);
         assert!(crowd[0].is_cancelled() && !crowd[1].is_cancelled());
         assert!(!of_another.is_cancelled() && !newcomer.is_cancelled());
+    }
+
+    #[test]
+    fn half_of_a_crowd_may_wait_for_turns_and_half_for_their_peers() {
+        let mut table = Table::default();
+        let cx = Context::from_waker(std::task::Waker::noop());
+        table
+            .turns
+            .worked(0, Instant::now(), Duration::from_secs(1));
+        let all: Vec<_> = (0..HANDSHAKES_PER_IP_MAX)
+            .map(|_| table.begin(ip(1)))
+            .collect();
+        for (id, _) in &all[..8] {
+            assert!(table.turns.poll_turn((ip(1), *id), &cx).is_pending());
+        }
+        let (ninth, in_line_last) = table.begin(ip(1));
+        assert!(all[8].1.is_cancelled());
+        assert!(table.turns.poll_turn((ip(1), ninth), &cx).is_pending());
+        table.begin(ip(1));
+        assert!(in_line_last.is_cancelled());
+        assert!(!all[0].1.is_cancelled() && !all[9].1.is_cancelled());
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod swarm;
 mod task;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod yamux;
 
 use std::{fmt, net::IpAddr, sync::Arc};

@@ -83,7 +83,7 @@ def classify(
 
     `body` may be cut at 64 KiB. `retry_after_s` is kept where the backend is merely overloaded. Credentials that were
     refused are the client's fault only where it sent some and they went along (`had_clients_credentials`); else
-    they are the operator's, who is told so with the engine's words. The message has at most 512 bytes and is never JSON.
+    they are the operator's, who is told so with the engine's words. The message has at most 512 bytes, never JSON.
 
     Source: decisions.md 40; http-api.md §6.1, §6.2 and §15, 6 and 7; wire.md §8.5 and §14, 8; field-cases.md O-13,
     O-21, O-22.

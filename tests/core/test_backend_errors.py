@@ -140,8 +140,6 @@ def test_a_fault_of_the_request_is_neither_retried_nor_held_against_the_agent(
         (503, '{"error":{"message":"m"}}', UNAVAILABLE, 503),
         (529, '{"type":"error","error":{"type":"overloaded_error","message":"m"}}', UNAVAILABLE, 503),
         (429, '{"error":{"message":"m","type":"invalid_request_error"}}', UNAVAILABLE, 503),
-        (401, '{"error":{"message":"m","type":"invalid_request_error"}}', ERROR, 502),
-        (403, "m", ERROR, 502),
         (408, "m", ERROR, 502),
         (425, "m", ERROR, 502),
         (500, "m", ERROR, 502),
@@ -163,7 +161,9 @@ def test_credentials_that_are_refused_are_the_clients_fault_where_they_were_its_
     assert (own.reason.code, own.reason.status, own.reason.message) == (INVALID, status, "m")
     assert (own.retryable, own.counts_against_agent) == (False, False)
     operators = classify(status, "application/json", b'{"error":"m"}')
-    assert (operators.reason.code, operators.reason.status, operators.retryable) == (ERROR, 502, True)
+    assert (operators.reason.code, operators.reason.status) == (ERROR, 502)
+    assert operators.reason.message.endswith("(--backend-api-key-file): m")
+    assert (operators.retryable, operators.counts_against_agent) == (False, False)
 
 
 @pytest.mark.parametrize("source", ["", "router", "backend"])
@@ -261,5 +261,6 @@ def test_any_answer_is_classified_within_the_bounds(status: int, content_type: s
     failure = classify(status, content_type, body)
     assert 0 < len(failure.reason.message.encode()) <= 512
     assert failure.reason.status in {400, 404, 413, 429, 501, 502, 503}
-    assert failure.retryable == failure.counts_against_agent == (failure.reason.status in {502, 503})
+    assert failure.retryable == failure.counts_against_agent
+    assert failure.retryable == (failure.reason.status in {502, 503} and not failure.is_operators)
     assert chat_refusal(status, body).status in {400, 502, 503}

@@ -87,6 +87,8 @@ class Engine:
     """How long a connection may be idle before the engine closes it."""
     cut: Callable[[], str] | None = None
     """Asked when it has read the head of a request and no more: how to end the connection then, or empty: not yet."""
+    refuses_at_head: bytes = b""
+    """What it says to a request of which it reads no more than the head, before it ends the connection."""
     probes: list[RawRequest] = field(default_factory=list)
     probes_are_silent: bool = False
     tags: tuple[str, ...] = ()
@@ -106,7 +108,7 @@ class Engine:
         """Forget all that was, and answer so from now on."""
         self.script, self.idle_s = script, idle_s
         self.turns, self.faults, self.idle_closed = [], [], 0
-        self.cut = None
+        self.cut, self.refuses_at_head = None, b""
 
     def tags_of(self, request: RawRequest) -> Said | None:
         """Ollama's answer to a probe."""
@@ -131,6 +133,13 @@ class Engine:
                 head = already + await reader.readuntil(b"\r\n\r\n")
                 if self.cut is not None and head.startswith(b"POST ") and (how := self.cut()):
                     end_connection(writer, how)
+                    return
+                if self.refuses_at_head and head.startswith(b"POST "):
+                    writer.write(self.refuses_at_head)
+                    writer.write_eof()
+                    # It goes on taking bytes in, as a kernel does for a while; a reset would take the answer away.
+                    while await reader.read(1 << 16):
+                        pass
                     return
                 request = await behind_head(reader, head)
                 if not request.line.startswith("POST "):

@@ -184,7 +184,7 @@ async def breaks_after(bench: Bench, path: str, how: str, *pieces: bytes) -> tup
     async with connected(bench.http) as client:
         client.ask(path, {**BODIES[path], "model": TWO, "stream": True})
         await client.until(b"\r\n\r\n")
-        got = b"".join([await client.until(piece + b"\r\n") for piece in pieces])
+        got = b"".join([await client.body(len(piece)) for piece in pieces])
         had.set()
         rest, ending = await client.rest()
     return got + rest, ending, pair

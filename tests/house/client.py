@@ -35,6 +35,15 @@ class Connection(RawConnection):
         async with asyncio.timeout(self._patience_s):
             await self._writer.drain()
 
+    async def body(self, number: int) -> bytes:
+        """So many bytes of a body in chunks, or a few more, in whatever chunks they come."""
+        got = b""
+        while len(got) < number:
+            size = int(await self.until(b"\r\n"), 16)
+            async with asyncio.timeout(self._patience_s):
+                got += (await self._reader.readexactly(size + 2))[:size]
+        return got
+
     def fin(self) -> None:
         """Say that nothing more will be sent, and go on reading."""
         with contextlib.suppress(OSError):

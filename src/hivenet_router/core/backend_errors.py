@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from hivenet_router.core.clock import UnixTime
-from hivenet_router.core.error_bodies import ErrorBody, raw_text, read_error_body
+from hivenet_router.core.error_bodies import ErrorBody, bounded, raw_text, read_error_body
 from hivenet_router.core.refusals import RefusalReason
 from hivenet_router.names.errors import ERROR_RULES, Blame, ErrorCode
 
@@ -26,6 +26,7 @@ _OVERLOADED: Final = frozenset({429, 503, 529})
 # These say something about the moment, not about the request.
 _BUSY: Final = frozenset({408, 425, 429})
 _CREDENTIALS: Final = frozenset({401, 403})
+_KEY_WANTED: Final = "the backend wants a key that its operator has to give the agent (--backend-api-key-file)"
 _UNSUPPORTED: Final = 501
 _STATUS_KEPT: Final = frozenset({400, 401, 403, 404, 413, _UNSUPPORTED})
 _CODES_OF_AGENTS: Final = frozenset(
@@ -56,11 +57,13 @@ class BackendFailure:
     """An agent's answer other than 200, with what the client would be told about it."""
 
     reason: RefusalReason
+    is_operators: bool = False
+    """The engine's key is missing or wrong: a matter of how it was set up, and no agent's failure."""
 
     @property
     def retryable(self) -> bool:
         """Whether another agent may do better."""
-        return ERROR_RULES[self.reason.code].try_another_agent
+        return not self.is_operators and ERROR_RULES[self.reason.code].try_another_agent
 
     @property
     def counts_against_agent(self) -> bool:
@@ -79,15 +82,19 @@ def classify(
     """What an answer other than 200 means, whether the agent wrote it or passed it on from its backend.
 
     `body` may be cut at 64 KiB. `retry_after_s` is kept where the backend is merely overloaded. Credentials that were
-    refused are the client's fault only where it sent some and they went along (`had_clients_credentials`); else the
-    operator has to look, and another agent may do better. The message has at most 512 bytes and is never JSON.
+    refused are the client's fault only where it sent some and they went along (`had_clients_credentials`); else
+    they are the operator's, who is told so with the engine's words. The message has at most 512 bytes, never JSON.
 
     Source: decisions.md 40; http-api.md §6.1, §6.2 and §15, 6 and 7; wire.md §8.5 and §14, 8; field-cases.md O-13,
     O-21, O-22.
     """
     said = read_error_body(body)
     message = _message(status, content_type, said)
-    code, source = _code_and_source(status, message, said, had_clients_credentials=had_clients_credentials)
+    is_operators = status in _CREDENTIALS and not had_clients_credentials
+    code, source = _code_and_source(status, message, said, is_operators=is_operators)
+    is_operators = is_operators and code is ErrorCode.BACKEND_ERROR
+    if is_operators:
+        message = bounded(f"{_KEY_WANTED}: {message}")
     rule = ERROR_RULES[code]
     keeps_wait = retry_after_s is not None and code is ErrorCode.BACKEND_UNAVAILABLE
     keeps_status = code is ErrorCode.INVALID_PARAMETER and status in _STATUS_KEPT
@@ -98,12 +105,13 @@ def classify(
             message,
             source or rule.source,
             retry_after_s if keeps_wait else rule.retry_after_s,
-        )
+        ),
+        is_operators,
     )
 
 
 def _code_and_source(
-    status: int, message: str, said: ErrorBody, *, had_clients_credentials: bool
+    status: int, message: str, said: ErrorBody, *, is_operators: bool
 ) -> tuple[ErrorCode, Blame | None]:
     if _prompt_too_long(message, said):
         return ErrorCode.CONTEXT_LENGTH_EXCEEDED, None
@@ -114,7 +122,7 @@ def _code_and_source(
         return ErrorCode.TOKEN_LIMIT_EXCEEDED, None
     if status in _OVERLOADED:
         return ErrorCode.BACKEND_UNAVAILABLE, None
-    if status in _BUSY or (status in _CREDENTIALS and not had_clients_credentials):
+    if status in _BUSY or is_operators:
         return ErrorCode.BACKEND_ERROR, None
     if status in (400, 422) and _speaks_of_context(message):
         return ErrorCode.CONTEXT_LENGTH_EXCEEDED, None

@@ -166,7 +166,7 @@ impl Attempt<'_> {
                 Err(broken) => {
                     let body = joined(held, all);
                     let is_whole_without = answer.ends_by_close
-                        && answer.head.is_plain_json()
+                        && is_json(&answer.head, &body)
                         && meter::is_whole_json(&body);
                     return match is_whole_without {
                         // All that matters was said before the connection died.
@@ -186,7 +186,9 @@ impl Attempt<'_> {
             let so_far = if all.is_empty() { &held[..] } else { &all[..] };
             if is_undecided && let Some(looks) = Looks::of(so_far) {
                 is_undecided = false;
-                if looks != Looks::Json {
+                // What is called JSON and ends with the connection is looked at whole.
+                let may_be_cut = answer.ends_by_close && is_json(&answer.head, so_far);
+                if looks == Looks::Events || looks == Looks::Other && !may_be_cut {
                     self.tell_head(answer.head.status);
                     let kind = match looks {
                         Looks::Events => StreamKind::Events,
@@ -205,8 +207,10 @@ impl Attempt<'_> {
                 let kind = match is_labelled {
                     _ if answer.head.is_coded() => StreamKind::Opaque,
                     true => StreamKind::Events,
-                    false if answer.head.is_plain_json() => StreamKind::Json { is_labelled: true },
-                    false => StreamKind::Json { is_labelled: false },
+                    false => StreamKind::Json {
+                        is_certain: answer.head.is_plain_json()
+                            || answer.ends_by_close && is_json(&answer.head, so_far),
+                    },
                 };
                 let first = room.until_gone(joined(held, all));
                 return Ok(self.start_stream(first, answer, kind));
@@ -248,8 +252,8 @@ impl Attempt<'_> {
             // Some engines end a stream that they could not begin as if that were an answer.
             Some("the stream ended before it began")
         } else if is_ok
-            && (needs_end_mark || answer.ends_by_close)
-            && head.is_plain_json()
+            && (needs_end_mark && head.is_plain_json()
+                || answer.ends_by_close && is_json(&head, &body))
             && !meter::is_whole_json(&body)
         {
             Some("the JSON of the answer is not whole")
@@ -272,6 +276,12 @@ impl Attempt<'_> {
         };
         Success::Whole(Arc::new(Whole { head, body, usage }))
     }
+}
+
+/// One JSON text by its label or, where it has none, by its looks.
+fn is_json(head: &ResponseHead, body: &[u8]) -> bool {
+    let is_bare = !head.is_labelled() && !head.is_coded();
+    head.is_plain_json() || is_bare && Looks::of(body) == Some(Looks::Json)
 }
 
 /// What has been read of an answer: its only piece, or all of them copied together.

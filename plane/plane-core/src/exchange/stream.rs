@@ -45,9 +45,9 @@ pub(super) struct StreamStart {
 pub(super) enum StreamKind {
     /// Events, behind which one of ours can be written.
     Events,
-    /// One JSON text, too long to hold; whether its label says so, or its looks alone.
+    /// One JSON text, too long to hold, or what may be one.
     Json {
-        is_labelled: bool,
+        is_certain: bool,
     },
     Opaque,
 }
@@ -91,7 +91,7 @@ impl StreamBody {
         let now = Instant::now();
         let tells_break = spec.break_events.iter().any(|event| !event.is_empty());
         let is_event_stream = start.kind == StreamKind::Events;
-        let can_tell_end = is_event_stream || start.kind == StreamKind::Json { is_labelled: true };
+        let can_tell_end = is_event_stream || start.kind == StreamKind::Json { is_certain: true };
         let needs_end_mark = can_tell_end && (spec.needs_end_mark || start.ends_by_close);
         let meter = match start.kind {
             StreamKind::Events if spec.meter || needs_end_mark || tells_break => Some(Meter::new()),

@@ -90,6 +90,7 @@ impl BodyDecoder {
                 State::ChunkData(left) => return Ok(self.chunk(buf, left)),
                 State::SizeLine => {
                     match take_line(buf, SIZE_LINE_BYTES_MAX).map_err(|()| BodyError::BadChunk)? {
+                        None if !may_become_size(buf) => return Err(BodyError::BadChunk),
                         None => return Ok(Decoded::NeedMore),
                         Some(line) => {
                             self.state = match chunk_size(&line)? {
@@ -100,7 +101,8 @@ impl BodyDecoder {
                     }
                 }
                 State::ChunkEnd => match buf.len() {
-                    0 | 1 => return Ok(Decoded::NeedMore),
+                    0 => return Ok(Decoded::NeedMore),
+                    1 if buf[0] == b'\r' => return Ok(Decoded::NeedMore),
                     _ if buf.starts_with(b"\r\n") => {
                         buf.advance(2);
                         self.state = State::SizeLine;
@@ -110,6 +112,7 @@ impl BodyDecoder {
                 State::Trailer { taken } => {
                     let room = TRAILER_BYTES_MAX.saturating_sub(taken);
                     match take_line(buf, room).map_err(|()| BodyError::TrailersTooLong)? {
+                        None if !may_become_trailer(buf) => return Err(BodyError::BadTrailer),
                         None => return Ok(Decoded::NeedMore),
                         Some(line) if line.is_empty() => self.state = State::Done,
                         Some(line) if !is_trailer(&line) => return Err(BodyError::BadTrailer),
@@ -169,6 +172,21 @@ fn take_line(buf: &mut BytesMut, bytes_max: usize) -> Result<Option<Bytes>, ()> 
             line.truncate(lf - 1);
             Ok(Some(line.freeze()))
         }
+    }
+}
+
+/// Whether a line that has not ended yet may still be one of a chunk's size, so that nobody waits for the end
+/// of one that cannot.
+fn may_become_size(start: &[u8]) -> bool {
+    start.is_empty() || chunk_size(start.strip_suffix(b"\r").unwrap_or(start)).is_ok()
+}
+
+/// The same of a trailer, or of the empty line behind the last one.
+fn may_become_trailer(start: &[u8]) -> bool {
+    match start.strip_suffix(b"\r") {
+        Some(line) => line.is_empty() || is_trailer(line),
+        None if memchr(b':', start).is_some() => is_trailer(start),
+        None => start.is_empty() || is_writable(start, b""),
     }
 }
 

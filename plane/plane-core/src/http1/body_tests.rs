@@ -54,6 +54,43 @@ fn malformed_chunks_are_refused() {
 }
 
 #[test]
+fn what_cannot_become_a_chunk_or_a_trailer_is_refused_before_its_line_ends() {
+    for (wire, error) in [
+        (&b"hello"[..], BodyError::BadChunk),
+        (b"5hello", BodyError::BadChunk),
+        (b"5\rx", BodyError::BadChunk),
+        (b"\r", BodyError::BadChunk),
+        (b"0000000000000005", BodyError::BadChunk),
+        (b"5\r\nhellox", BodyError::BadChunk),
+        (b"{\"a\":1}", BodyError::BadChunk),
+        (b"0\r\n\rx", BodyError::BadTrailer),
+        (b"0\r\n ", BodyError::BadTrailer),
+        (b"0\r\nX-A\r", BodyError::BadTrailer),
+        (b"0\r\nX A", BodyError::BadTrailer),
+        (b"0\r\nX-A: \0", BodyError::BadTrailer),
+        (b"0\r\nContent-Length:", BodyError::BadTrailer),
+    ] {
+        let got = decode_all(Framing::Chunked, &[wire]);
+        assert_eq!(got, Err(error), "{:?}", String::from_utf8_lossy(wire));
+    }
+    for wire in [
+        &b""[..],
+        b"5",
+        b"5 ",
+        b"5;a=b",
+        b"5\r",
+        b"5\r\nhello\r",
+        b"0\r\n\r",
+        b"0\r\nX",
+        b"0\r\nX-A:",
+        b"0\r\nX-A: a\r",
+    ] {
+        let (_, is_done, _) = decode_all(Framing::Chunked, &[wire]).unwrap();
+        assert!(!is_done, "{wire:?}");
+    }
+}
+
+#[test]
 fn endless_size_lines_and_trailers_are_cut() {
     let long = vec![b'1'; SIZE_LINE_BYTES_MAX + 1];
     assert_eq!(

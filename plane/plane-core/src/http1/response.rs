@@ -42,6 +42,11 @@ impl ResponseHead {
         coding.is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity"))
     }
 
+    /// Whether anything says what kind of body this is.
+    pub fn is_labelled(&self) -> bool {
+        self.fields.get("content-type").is_some()
+    }
+
     /// One JSON text, readable as it comes: not compressed, and no sequence of texts.
     pub fn is_plain_json(&self) -> bool {
         let kind = self.fields.get("content-type").map(|value| {

@@ -32,6 +32,8 @@ async fn a_200_that_is_no_answer_leaves_room_for_another_attempt() {
     for answer in [
         format!("{json}\r\n{{\"a\":[1,"),
         format!("{json}\r\n{{\"a\":1"),
+        format!("{json}\r\ntru"),
+        "HTTP/1.0 200 OK\r\n\r\n{\"a\":1".to_owned(),
         format!("{json}\r\n"),
         format!("{json}Content-Length: 0\r\n\r\n"),
         format!("{json}Content-Length: 3\r\n\r\n \r\n"),
@@ -60,6 +62,8 @@ async fn a_body_without_a_length_that_is_whole_or_no_json_is_passed_on() {
     let mut bench = Bench::new();
     for (label, body) in [
         ("application/json", "{\"a\":[1,{}]}\n"),
+        ("application/json", "\"text\""),
+        ("application/json", "17"),
         ("text/plain", "{\"a\":"),
     ] {
         let answer = format!("HTTP/1.0 200 OK\r\nContent-Type: {label}\r\n\r\n{body}");
@@ -200,25 +204,36 @@ async fn who_leaves_on_the_end_mark_was_served_and_who_leaves_before_it_was_not(
 }
 
 #[tokio::test]
-async fn a_head_that_can_be_none_is_told_while_its_sender_waits() {
+async fn what_can_be_no_head_and_no_chunk_is_told_while_its_sender_waits() {
     let mut bench = Bench::new();
-    for head in [
-        "HTTP/1.1 200 OK\nContent-Length: 2\n\nok",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nok",
-        "HTTP/1.1 200 OK\r\nContent-Length 2\r\n",
-        "HTTP/1.1 two hundred",
-        "220 mail ready\r\n",
+    for (said, kind) in [
+        ("HTTP/1.1 200 OK\nContent-Length: 2\n\nok", "malformed"),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nok",
+            "malformed",
+        ),
+        ("HTTP/1.1 200 OK\r\nContent-Length 2\r\n", "malformed"),
+        ("HTTP/1.1 two hundred", "malformed"),
+        ("220 mail ready\r\n", "malformed"),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{\"no\":\"chunk\"}",
+            "truncated",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nno trailer",
+            "truncated",
+        ),
     ] {
         let backend = Backend::new(move |mut serving| async move {
             serving.request().await;
-            serving.send(head).await;
+            serving.send(said).await;
             serving.closed().await;
         })
         .await;
         let target = bench.server(backend.address);
         let (mut client, arrival) = bench.forwarded(&target).await;
-        let failure = promptly(head, bench.failed(&arrival)).await;
-        assert_eq!(failure.kind.name(), "malformed", "{head:?}");
+        let failure = promptly(said, bench.failed(&arrival)).await;
+        assert_eq!(failure.kind.name(), kind, "{said:?}");
         arrival.mailbox.post(respond(502, ""));
         assert_eq!(client.answer().await.status, 502);
         bench.outcome(&arrival).await;

@@ -6,8 +6,20 @@ use proptest::prelude::*;
 const ANSWER: &str = r#" {"a":[1,-Infinity,NaN,{"b":"}]\"\\"}],"c":"\u00e9","d":[[]]} "#;
 
 #[test]
-fn an_object_or_an_array_that_is_closed_is_whole() {
-    for text in [ANSWER, "[]", "[1,2]\r\n", "{}", "\u{feff}{}", r#"["\\"]"#] {
+fn a_value_that_is_closed_is_whole() {
+    for text in [
+        ANSWER,
+        "[]",
+        "[1,2]\r\n",
+        "{}",
+        "\u{feff}{}",
+        r#"["\\"]"#,
+        r#" "a\"]" "#,
+        r#""""#,
+        "null",
+        "true\n",
+        "-0.5e3",
+    ] {
         assert!(is_whole_json(text.as_bytes()), "{text}");
     }
     let deep = [vec![b'['; 100_000], vec![b']'; 100_000]].concat();
@@ -23,8 +35,11 @@ fn every_beginning_of_a_text_is_not_whole() {
 }
 
 #[test]
-fn what_is_no_object_or_array_or_is_followed_by_more_is_not_whole() {
-    for text in ["", " ", "null", "\"a\"", "oops", "{}{", "[] 1", "}", "]["] {
+fn what_is_no_value_or_is_followed_by_more_is_not_whole() {
+    for text in [
+        "", " ", "nul", "\"a", "\"", "\"a\\\"", "oops", "{}{", "[] 1", "}", "][", "\"a\" 1", "1.",
+        "-", "1 2",
+    ] {
         assert!(!is_whole_json(text.as_bytes()), "{text}");
     }
 }

@@ -57,7 +57,7 @@ soak: build ## load and failure test: SECONDS (60), CLIENTS (1000), CHAOS (kill;
 dist: need $(READY) ## a wheel and a source archive in dist/
 	$(BIN)/maturin build --release --sdist --out dist
 
-fuzz: build-dev ## fuzz guard, digest, meter, connections and HTTP/2 for FUZZ_SECONDS each (needs nightly and cargo-fuzz)
+fuzz: build-dev ## fuzz guard, digest, meter, connections, answers and HTTP/2 for FUZZ_SECONDS each (needs nightly and cargo-fuzz)
 	PYTHON=$(abspath $(BIN)/python) tools/fuzz.sh $(or $(FUZZ_SECONDS),60)
 
 clean: ## remove what was built

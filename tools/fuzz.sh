@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fuzzes the framing guard, the digest, the meter, whole connections and the bootstrap port's HTTP/2, each for so many
-# seconds (60 unless said otherwise).
+# Fuzzes the framing guard, the digest, the meter, whole connections, engines' answers and the bootstrap port's HTTP/2,
+# each for so many seconds (60 unless said otherwise).
 # What is found lies in plane/plane-core/fuzz/artifacts/ and is run again with `cargo +nightly fuzz run NAME FILE`.
 set -eu
 seconds=${1:-60}
@@ -18,7 +18,7 @@ if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
     echo "Fuzzing needs cargo-fuzz: cargo install cargo-fuzz --locked" >&2
     exit 1
 fi
-for target in guard digest meter connection; do
+for target in guard digest meter connection answers; do
     echo "$target, $seconds s:"
     # What was found before, which stays here, and what to begin with, where there is something.
     mkdir -p "fuzz/corpus/$target"

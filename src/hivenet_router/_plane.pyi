@@ -228,7 +228,7 @@ class Arrived:
     @property
     def digest_error(self) -> str | None: ...
     def respond(self, status: int, fields: _Fields, body: bytes) -> bool:
-        """Takes effect at the next `Plane.ring`, as `forward` and `release` do; `abort` does at once.
+        """Takes effect at the next `Plane.ring`, as `forward` and `release` do; `give_up` and `abort` do at once.
 
         Raises: ValueError for a status outside 200 to 599, or a header field that would break the head.
         """
@@ -243,6 +243,8 @@ class Arrived:
         body: bytes | None = None,
     ) -> bool:
         """Raises: ValueError for a path with a blank or control character, or a field that would break the head."""
+    def give_up(self, attempt: int) -> bool:
+        """End this attempt as one that took too long, unless an answer to it has begun."""
     def release(self) -> bool: ...
     def abort(self) -> bool: ...
 

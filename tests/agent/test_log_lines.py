@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from hivenet_router.adapters.grpc_server import TALKATIVE_LOGGERS, quiet_grpclib
 from hivenet_router.adapters.log import (
     FOREIGN_EVERY_S,
     FOREIGN_LINES_MAX,
@@ -22,6 +23,9 @@ from hivenet_router.config import Secret
 def _logging_as_it_was() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    # A bootstrap server that ran in this process before may have quieted them.
+    for name in ("grpclib", *TALKATIVE_LOGGERS):
+        logging.getLogger(name).setLevel(logging.NOTSET)
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
@@ -189,6 +193,15 @@ def test_a_library_whose_level_the_operator_has_set_is_written_in_full() -> None
     for _ in range(100):
         logging.getLogger("grpclib.protocol").debug("frame")
     assert len(lines(out)) == 100
+
+
+@pytest.mark.parametrize("is_asked_for", [False, True])
+def test_what_strangers_make_it_say_is_heard_where_the_operator_asked_for_it(is_asked_for: bool) -> None:
+    out = io.StringIO()
+    set_up_logs("info", {"grpclib": "debug"} if is_asked_for else {}, "json", to=out, seconds=lambda: 0.0)
+    quiet_grpclib()
+    logging.getLogger("grpclib.protocol").error("unexpected frame")
+    assert len(lines(out)) == is_asked_for
 
 
 def test_ours_are_not_limited_and_any_number_of_loggers_shares_a_bound() -> None:

@@ -111,6 +111,9 @@ class ScriptedExchange:
         self.forwards.append((to, target, plan, within_s))
         return await self.outcome()
 
+    def give_up(self) -> None:
+        raise AssertionError("an agent gives nothing up for another one")
+
     async def tried(self) -> Finished:
         return await self.outcome()
 

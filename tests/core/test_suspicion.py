@@ -16,7 +16,7 @@ from hivenet_router.core.ids import PeerId
 from hivenet_router.core.outcomes import Mark
 from hivenet_router.core.policy import BUILT_IN_STEP, choose
 from hivenet_router.core.slots import Slot
-from hivenet_router.core.suspicion import Suspicion, try_within_s
+from hivenet_router.core.suspicion import Suspicion
 from hivenet_router.names.paths import Capability
 
 SUSPECT_AFTER = 3
@@ -63,10 +63,6 @@ def test_a_try_that_learns_nothing_is_followed_by_no_other_before_a_pause() -> N
     tried = Suspicion.beginning(now=START, chance=0.5).after_try_began(now=at(12))
     assert not tried.is_due(now=at(21))
     assert tried.is_due(now=at(22))
-
-
-def test_a_try_leaves_half_of_the_requests_time_to_others() -> None:
-    assert [try_within_s(4.0), try_within_s(600.0)] == [2.0, 30.0]
 
 
 # Choosing

@@ -197,6 +197,7 @@ class FakeExchange(Exchange):
         self._respond_takes_s = respond_takes_s
         self._over: asyncio.Future[FakeFinished] = asyncio.get_running_loop().create_future()
         self._news: Told[None] | None = None
+        self._limit: asyncio.Timeout | None = None
         self._committed_status = 0
         self._first_byte_s = 0.0
         self._is_streaming = False
@@ -239,11 +240,19 @@ class FakeExchange(Exchange):
         script = self._script_for(to)
         try:
             async with asyncio.timeout(within_s) as limit:
+                self._limit = limit
                 if isinstance(script, Fails):
                     return await self._fail(script, on_head, began)
                 return await self._answer(script, on_head, on_reply, began, limit)
         except TimeoutError:
             raise AttemptFailed("timeout", "no answer within the time allowed") from None
+        finally:
+            self._limit = None
+
+    def give_up(self) -> None:
+        """See `ports.Exchange`."""
+        if self._limit is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time())
 
     async def tried(self) -> Finished:
         """See `ports.Exchange`; here no rule stands."""
@@ -318,6 +327,7 @@ class FakeExchange(Exchange):
         if await self._is_over_within(waits[0]):
             return self._over.result()
         limit.reschedule(None)
+        self._limit = None
         self._committed_status = 200
         self._head_s = head_s
         self._first_byte_s = max(self.arrived.age_s, 1e-6)

@@ -16,7 +16,7 @@ from bench.work.grpc import call, frame
 from grpclib.server import Handler
 
 from hivenet_router.adapters.grpc_connection import Protocol
-from hivenet_router.adapters.grpc_server import Bounds, _quiet_grpclib, _Service
+from hivenet_router.adapters.grpc_server import Bounds, _Service, quiet_grpclib
 from hivenet_router.names.protocol_ids import GRPC_HEALTH_CHECK
 from hivenet_router.wire.auth_messages import AuthOutcome, AuthRequest
 from hivenet_router.wire.http2_frames import FRAMES_MAX, HEADERS, SETTINGS, TooMuchHttp2
@@ -58,7 +58,7 @@ class Target:
     """One service; `check` gives it the bytes of a connection, and then those of an ordinary one."""
 
     def __init__(self) -> None:
-        _quiet_grpclib()
+        quiet_grpclib()
         self.calls = 0
         self._service = _Service(self._authenticate, Bounds())
 

@@ -1,9 +1,11 @@
 """Two agents, one of whose engines is bad behind a good health page. Real programs' parts, sockets on loopback."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 from tests.house.client import CHAT, ask, hello
 from tests.house.raw_engine import RawEngine, RawRequest, Said, serving, sized
@@ -77,12 +79,27 @@ async def test_of_forty_requests_at_most_a_twentieth_tries_an_engine_that_fails_
 
 
 async def test_an_engine_that_hangs_costs_three_of_many_clients_their_time(tmp_path: Path) -> None:
-    """They come one after another: those that are there together before the first failure cannot know of it."""
+    """They come one after another."""
     async with pair_in(tmp_path, "--request-timeout=300ms") as pair:
         pair.is_bad = HANGS
         statuses = [await pair.ask() for _ in range(30)]
         assert statuses.count(504) <= 3
         assert statuses.count(200) >= 27
+
+
+@pytest.mark.parametrize("clients", [4, 6, 12])
+async def test_an_engine_that_hangs_costs_at_most_three_of_clients_that_come_at_once_their_time(
+    tmp_path: Path, clients: int
+) -> None:
+    async with pair_in(tmp_path, "--request-timeout=2s") as pair:
+        pair.is_bad = HANGS
+
+        async def asking() -> list[int]:
+            return [await pair.ask() for _ in range(8)]
+
+        statuses = [status for some in await asyncio.gather(*(asking() for _ in range(clients))) for status in some]
+        assert statuses.count(504) <= 3
+        assert statuses.count(200) >= 8 * clients - 3
 
 
 async def test_an_agent_is_suspect_for_all_to_see_until_it_is_alone_and_serves(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from hivenet_router.core.refusals import RefusalReason
 from hivenet_router.core.registry import Registry
 from hivenet_router.names.paths import CHAT_COMPLETIONS, INFERENCE_PATHS
 from hivenet_router.router.forward import ForwardLimits, ForwardRoom
+from hivenet_router.router.hand_over import HandingOverRoom
 from hivenet_router.router.place import Placed, PlacingRoom
 from hivenet_router.router.refuse import Refusal
 from hivenet_router.router.rejections import RejectionRoom
@@ -72,7 +73,8 @@ class Rooms:
             strips_authorization=strips_authorization,
             holds_slot_for_stream=holds_slot_for_stream,
         )
-        self.forwarding = ForwardRoom(self.clock, self.recorder, limits)
+        handing_over = HandingOverRoom(self.placing, self.clock, suspect_after=suspect_after)
+        self.forwarding = ForwardRoom(self.clock, self.recorder, handing_over, limits)
         self.house = House(
             placing=self.placing,
             forwarding=self.forwarding,

@@ -163,6 +163,10 @@ impl Arrived {
             }))))
     }
 
+    fn give_up(&self, attempt: u32) -> bool {
+        self.0.mailbox.post(Command::GiveUp(attempt))
+    }
+
     fn release(&self) -> bool {
         self.0.mailbox.post_with_others(Command::Release)
     }

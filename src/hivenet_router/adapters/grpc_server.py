@@ -58,6 +58,7 @@ _MESSAGE_HEAD_BYTES: Final = 5
 ACCEPT_RETRY_S: Final = 0.2
 REPORT_INTERVAL_S: Final = 60.0
 REPORTED_SOURCES_MAX: Final = 1024
+TALKATIVE_LOGGERS: Final = ("grpclib.server", "grpclib.protocol")
 ANY_SOURCE: Final = "(any)"
 OUT_OF_FILES: Final = (
     "out of file descriptors, and each connection takes one; raise the limit of open files of this process "
@@ -128,7 +129,7 @@ class BootstrapServer:
 
     async def start(self, host: str, port: int) -> None:
         """Binds and listens; called once, by `serve_bootstrap`."""
-        _quiet_grpclib()
+        quiet_grpclib()
         try:
             self._listeners = await _listen(host, port)
         except OSError as error:
@@ -427,7 +428,11 @@ def _as_file(content: bytes) -> Iterator[str]:
             yield file.name
 
 
-def _quiet_grpclib() -> None:
-    """Keeps strangers from filling the log: grpclib prints a traceback for each malformed call."""
-    for name in ("grpclib.server", "grpclib.protocol"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+def quiet_grpclib() -> None:
+    """Keeps strangers from filling the log: grpclib prints a traceback for each malformed call.
+
+    What an operator has asked to hear of it stands.
+    """
+    if logging.getLogger("grpclib").level == logging.NOTSET:
+        for name in TALKATIVE_LOGGERS:
+            logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -83,6 +83,10 @@ class PlaneExchange:
         await self._end()
         raise ClientGone
 
+    def give_up(self) -> None:
+        """See `ports.Exchange`."""
+        self.arrived.give_up(self._attempts)
+
     async def tried(self) -> Finished:
         """See `ports.Exchange`."""
         # Invariant: the wait began with the arrival, before its failure could be told.

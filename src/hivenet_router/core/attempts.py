@@ -49,7 +49,7 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True)
 class TriedInVain:
-    """A suspect agent was tried, had sent nothing when its share of the request's time ended, and others are there."""
+    """The agent had sent nothing when its share of the request's time ended, and another one takes it over."""
 
 
 Failure = LinkDead | StaleStream | StreamBroken | Busy | TimedOut | TriedInVain | BackendFailure
@@ -103,6 +103,8 @@ class Attempts:
     """Agents out of the current step because they turned the request away as full."""
     forgiven: frozenset[PeerId] = field(default=frozenset())
     """Agents whose one free recovery is spent; kept across steps."""
+    taken_from: PeerId | None = None
+    """An agent that let it wait in vain; whoever answers it is the witness that this one hangs. Kept across steps."""
     last_error: RefusalReason | None = None
     """The last thing an agent or its backend said, for the final answer; kept across steps."""
 
@@ -154,7 +156,7 @@ class Attempts:
             case TimedOut():
                 return GiveUp(_TIMED_OUT)
             case TriedInVain():
-                return replace(self, last_error=_TIMED_OUT)._tried(peer)
+                return replace(self, last_error=_TIMED_OUT, taken_from=peer)._tried(peer)
             case _:
                 if not failure.retryable:
                     return GiveUp(failure.reason)

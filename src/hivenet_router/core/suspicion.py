@@ -15,13 +15,6 @@ FIRST_PAUSE_S: Final = 10.0
 PAUSE_MAX_S: Final = 120.0
 JITTER: Final = 0.1
 """The part of a pause by which chance makes it longer or shorter."""
-TRY_WITHIN_MAX_S: Final = 30.0
-"""How long a request that tries a suspect waits for its first byte at most, before another agent takes it over."""
-
-
-def try_within_s(left_s: float) -> float:
-    """How long a request that has so many seconds left waits for a suspect: half of them at most are left to others."""
-    return min(TRY_WITHIN_MAX_S, left_s / 2)
 
 
 @value

@@ -332,6 +332,10 @@ class Exchange(Protocol):
         """
         ...
 
+    def give_up(self) -> None:
+        """Let the attempt that runs fail as one that took too long, unless the first byte of its answer is there."""
+        ...
+
     async def tried(self) -> Finished:
         """What came of the attempt that a standing rule made.
 

@@ -11,7 +11,6 @@ from typing import Final
 from hivenet_router.core.attempts import Busy, Failure, LinkDead, StaleStream, StreamBroken, TimedOut, TriedInVain
 from hivenet_router.core.backend_errors import BackendFailure, classify, retry_after_s, tells_of_death
 from hivenet_router.core.refusals import reason
-from hivenet_router.core.suspicion import try_within_s
 from hivenet_router.core.values import value
 from hivenet_router.names import headers, paths
 from hivenet_router.names.errors import ErrorCode
@@ -27,9 +26,10 @@ from hivenet_router.ports import (
     Recorder,
     Resend,
 )
+from hivenet_router.router.hand_over import HandingOverRoom, Sent
 from hivenet_router.router.place import Placed
 from hivenet_router.router.refuse import SEQUENCE_MARK, break_events
-from hivenet_router.router.stages import Admitted, Request
+from hivenet_router.router.stages import Admitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,10 @@ _OF_THE_SITE: Final = tuple(sorted(name.encode() for name in headers.OF_THE_SITE
 class ForwardRoom:
     """Sends placed requests to their agents."""
 
-    def __init__(self, clock: Clock, recorder: Recorder, limits: ForwardLimits) -> None:
+    def __init__(self, clock: Clock, recorder: Recorder, handing_over: HandingOverRoom, limits: ForwardLimits) -> None:
         self._clock = clock
         self._recorder = recorder
+        self._handing_over = handing_over
         self._limits = limits
         self._plans = {
             (dialect, is_original, is_last): _plan(limits, dialect, is_original=is_original, is_last=is_last)
@@ -91,7 +92,8 @@ class ForwardRoom:
 
         Raises: ClientGone when the exchange was over before the client had any of an answer.
         """
-        request, agent = admitted.request, placed.agent
+        request, agent, now = admitted.request, placed.agent, self._clock.now()
+        sent = self._handing_over.sent(request, placed, now=now)
         is_running = False
 
         def stream_begins(head: Head) -> None:
@@ -105,6 +107,7 @@ class ForwardRoom:
                 placed.headers_came()
 
         def answer_is_here() -> None:
+            self._handing_over.answered(sent)
             # The agent is done with it, or as good as; how long the client reads is no business of its slot.
             if not is_running and not self._limits.holds_slot_for_stream:
                 placed.headers_came()
@@ -114,33 +117,38 @@ class ForwardRoom:
                 agent.peer,
                 request.target,
                 self._plans[request.path.dialect, agent.is_original, placed.attempts.is_last_execution],
-                within_s=self._within_s(request, placed),
+                within_s=max(0.0, request.deadline - now),
                 on_head=stream_begins,
                 on_reply=answer_is_here,
             )
         except AttemptFailed as failed:
-            return self._failed(failed, placed, request.exchange.arrived)
+            return self._failed(failed, sent)
+        else:
+            return self._served(finished, sent, None if is_running else admitted.caller.tenant)
         finally:
+            self._handing_over.ended(sent)
             if is_running:
                 self._recorder.streams(request.model, -1)
+
+    def _served(self, finished: Finished, sent: Sent, answered_tenant: str | None) -> Served:
+        if finished.head_s:
+            self._handing_over.answered(sent)
         if finished.head_s == 0 or (finished.outcome in _ENDED_EARLY and finished.first_byte_s == 0):
             raise ClientGone
-        if not is_running:
-            self._recorder.attempt_answered(agent, admitted.caller.tenant)
+        if answered_tenant is not None:
+            self._recorder.attempt_answered(sent.placed.agent, answered_tenant)
         return Served(finished, finished.head_s)
 
-    def _within_s(self, request: Request, placed: Placed) -> float:
-        left_s = max(0.0, request.deadline - self._clock.now())
-        return try_within_s(left_s) if placed.is_trial else left_s
-
-    def _failed(self, failed: AttemptFailed, placed: Placed, arrived: Arrived) -> Failed:
-        failure = self._failure(failed, placed, arrived)
+    def _failed(self, failed: AttemptFailed, sent: Sent) -> Failed:
+        if failed.kind == "status":
+            self._handing_over.answered(sent)
+        failure = self._failure(failed, sent)
         if not isinstance(failure, BackendFailure) or failed.kind != "status":
             has_died = failed.is_taken and failed.kind == "reset" and isinstance(failure, StreamBroken)
-            # A suspect that is given no more time may be at work all the same.
+            # An agent that is given no more time may be at work all the same.
             was_taken = failed.is_taken or isinstance(failure, TriedInVain)
             return Failed(failure, failed.head_s, was_taken, has_died)
-        if placed.agent.is_original:
+        if sent.placed.agent.is_original:
             has_died = tells_of_death(failure)
             return Failed(failure, failed.head_s, has_died, has_died)
         taken = failed.field(headers.X_HIVENET_TAKEN)
@@ -148,17 +156,17 @@ class ForwardRoom:
             return Failed(StaleStream(), failed.head_s, was_taken=True)
         return Failed(failure, failed.head_s, bool(taken), taken == headers.TAKEN_FRESH)
 
-    def _failure(self, failed: AttemptFailed, placed: Placed, arrived: Arrived) -> Failure:
+    def _failure(self, failed: AttemptFailed, sent: Sent) -> Failure:
         match failed.kind:
             case "no_link":
                 return LinkDead()
             case "busy":
                 return Busy()
             case "timeout":
-                # Nothing is left to try; but with its link gone, the agent is not who took too long.
+                # With its link gone, the agent is not who took too long.
                 if failed.is_link_down:
                     return LinkDead()
-                return TriedInVain() if placed.is_trial else TimedOut()
+                return TriedInVain() if sent.is_given_up else TimedOut()
             case "status":
                 wait_s = retry_after_s(failed.field(headers.RETRY_AFTER), now=self._clock.unix())
                 content_type = failed.field(headers.CONTENT_TYPE)
@@ -167,7 +175,8 @@ class ForwardRoom:
                     content_type,
                     failed.body,
                     retry_after_s=wait_s,
-                    had_clients_credentials=not self._limits.strips_authorization and _has_credentials(arrived),
+                    had_clients_credentials=not self._limits.strips_authorization
+                    and _has_credentials(sent.request.exchange.arrived),
                 )
             case "malformed":
                 return BackendFailure(reason(ErrorCode.BACKEND_ERROR, "the agent's answer is not valid HTTP"))

@@ -57,26 +57,19 @@ _FULL_FOR_S: Final = 1.0
 class Placed:
     """A request with a place: a slot on this agent and a permit to forward, both leases.
 
-    `attempts` is what is left to the request; after a wait, agents that were full may be asked again. `is_trial` says
-    that it tries a suspect while another agent could take it over.
+    `attempts` is what is left to the request; after a wait, agents that were full may be asked again.
     """
 
-    __slots__ = ("_give_back", "_permit", "agent", "attempts", "is_trial", "number", "slot")
+    __slots__ = ("_give_back", "_permit", "agent", "attempts", "number", "slot", "step")
 
     def __init__(
-        self,
-        slot: Slot,
-        attempts: Attempts,
-        permit: Permit,
-        give_back: Callable[[Permit], None],
-        *,
-        is_trial: bool = False,
+        self, slot: Slot, step: PolicyStep, attempts: Attempts, permit: Permit, give_back: Callable[[Permit], None]
     ) -> None:
         self.slot: Final = slot
         self.agent: Final = slot.agent
+        self.step: Final = step
         self.attempts: Final = attempts
         self.number: Final = permit.number
-        self.is_trial: Final = is_trial
         self._permit: Final = permit
         self._give_back: Final = give_back
 
@@ -105,7 +98,6 @@ class _Asking:
         "attempts",
         "capability",
         "deadline",
-        "is_trial",
         "limit",
         "model",
         "slot",
@@ -124,7 +116,6 @@ class _Asking:
         self.attempts = attempts
         self.was_turned_away: Final = bool(attempts.busy)
         self.slot: Slot | None = None
-        self.is_trial = False
         self.was_parked = False
         self.ticket: Ticket[_Asking] | None = None
         self.woken: asyncio.Future[Outcome] | None = None
@@ -208,6 +199,15 @@ class PlacingRoom:
         if self._expected.get(agent.peer) == until:
             del self._expected[agent.peer]
             self.revisit(agent.model)
+
+    def room_elsewhere(self, request: Request, placed: Placed) -> int:
+        """How many free slots the agent has that would take this request over: 0 when there is none, or no try left."""
+        attempts, pool = placed.attempts, self._registry.pool(request.model)
+        if attempts.is_last_execution or attempts.tries_used + 1 >= attempts.tries_max:
+            return 0
+        others, capability = attempts.failed | {placed.agent.peer}, request.path.capability
+        other = choose(placed.step, pool, capability, others, attempts.busy, now=self._clock.now())
+        return 0 if other is None or other.outcomes.suspicion is not None else other.free_slots
 
     def close(self) -> None:
         """The router stops: nobody waits any longer, and nobody is given a place any more."""
@@ -300,8 +300,7 @@ class PlacingRoom:
 
     def _placed(self, asking: _Asking, outcome: Outcome) -> Placed:
         if isinstance(outcome, Permit):
-            slot, is_trial = self._slot_of(asking), asking.is_trial
-            return Placed(slot, asking.attempts, outcome, self._give_back, is_trial=is_trial)
+            return Placed(self._slot_of(asking), asking.step, asking.attempts, outcome, self._give_back)
         raise self._refusal(asking, outcome)
 
     def _refusal(self, asking: _Asking, outcome: Nowhere | Crowded | QueueFull | Closed) -> Refusal:
@@ -328,7 +327,7 @@ class PlacingRoom:
                 asking.slot = self._registry.take_slot(agent)
                 if asking.slot is not None:
                     if agent.outcomes.suspicion is not None:
-                        asking.is_trial = self._try_begins(asking, agent, now)
+                        agent.outcomes.try_began(now=now)
                     return Placing.PLACED
         is_full = may_wait(asking.step, pool, asking.capability, attempts.failed, attempts.busy)
         if not is_full and not self._is_expected(asking):
@@ -339,16 +338,6 @@ class PlacingRoom:
         if not is_full:
             return Placing.AWAY
         return Placing.FULL if pool is not None and pool.with_free_slot else Placing.NONE_LEFT
-
-    def _try_begins(self, asking: _Asking, suspect: Agent, now: Monotonic) -> bool:
-        """Book that a request goes to a suspect; whether another agent could take it over."""
-        suspect.outcomes.try_began(now=now)
-        attempts, pool = asking.attempts, self._registry.pool(asking.model)
-        if attempts.is_last_execution or attempts.tries_used + 1 >= attempts.tries_max:
-            return False
-        without = attempts.failed | {suspect.peer}
-        other = choose(asking.step, pool, asking.capability, without, attempts.busy, now=now)
-        return other is not None and other.outcomes.suspicion is None
 
     @staticmethod
     def _choose(asking: _Asking, pool: ModelPool, *, now: Monotonic) -> Agent | None:

@@ -50,6 +50,7 @@ from hivenet_router.router.attend import AttendingRoom, has_left
 from hivenet_router.router.bootstrap import BootstrapRoom
 from hivenet_router.router.door import Door
 from hivenet_router.router.forward import ForwardLimits, ForwardRoom
+from hivenet_router.router.hand_over import HandingOverRoom
 from hivenet_router.router.place import PlacingRoom
 from hivenet_router.router.refuse import STOPPING, call_off, edge_refusals
 from hivenet_router.router.rejections import RejectionRoom
@@ -132,10 +133,11 @@ class Router:
             self.registry, self.sessions, clock, recorder, self.rejections, welcome=self.plane.welcome
         )
         suspecting = SuspectingRoom(self.registry, clock, suspect_after=settings.suspect_after, chance=random.random)
+        handing_over = HandingOverRoom(self.placing, clock, suspect_after=settings.suspect_after)
         self.settling: Final = SettlingRoom(clock, recorder, self.rejections, suspecting)
         house = House(
             placing=self.placing,
-            forwarding=ForwardRoom(clock, recorder, _forward_limits(settings)),
+            forwarding=ForwardRoom(clock, recorder, handing_over, _forward_limits(settings)),
             settling=self.settling,
             remembering=RememberingRoom(clock),
             rejections=self.rejections,

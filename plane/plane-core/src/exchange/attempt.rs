@@ -1,7 +1,7 @@
 //! One attempt: send the request, wait for the first byte of an answer worth passing on.
 
 use super::{
-    Failure, FailureKind, Forward, StreamBody, Told, Whole,
+    Arrival, Command, Failure, FailureKind, Forward, StreamBody, Told, Whole,
     looks::{Looks, is_blank},
     stream::{StreamKind, StreamLimits, StreamStart},
 };
@@ -30,11 +30,14 @@ const FAILURE_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Time for that body: the status is known, and the verdict waits for no more.
 const FAILURE_BODY_WITHIN: Duration = Duration::from_secs(2);
 
-/// The answer, and the seconds to its head.
-pub(super) async fn attempt(
-    told: &Told<'_>,
-    forward: &Forward,
-) -> Result<(Success, f64), Box<Failure>> {
+pub(super) enum Attempted {
+    /// The answer, and the seconds to its head.
+    Over(Result<(Success, f64), Box<Failure>>),
+    /// This command came meanwhile: the answer is not wanted any more.
+    CalledOff(Command),
+}
+
+pub(super) async fn attempt(told: &Told<'_>, forward: &Forward) -> Attempted {
     let mut attempt = Attempt {
         told,
         forward,
@@ -42,14 +45,18 @@ pub(super) async fn attempt(
         head_s: 0.0,
         trail: Trail::default(),
     };
-    let result = match tokio::time::timeout(forward.within, attempt.reach_first_byte()).await {
-        Ok(result) => result,
-        Err(_) => Err(Failure::new(
-            FailureKind::Timeout,
-            "no answer within the time allowed",
-        )),
+    let too_long = |why| Err(Failure::new(FailureKind::Timeout, why));
+    let result = tokio::select! {
+        biased;
+        result = tokio::time::timeout(forward.within, attempt.reach_first_byte()) => {
+            result.unwrap_or_else(|_| too_long("no answer within the time allowed"))
+        }
+        command = next_command(told.arrival, forward.attempt) => match command {
+            Command::GiveUp(_) => too_long("no answer yet, and given up"),
+            command => return Attempted::CalledOff(command),
+        },
     };
-    match result {
+    Attempted::Over(match result {
         Ok(success) => Ok((success, attempt.head_s)),
         Err(mut failure) => {
             failure.head_s = attempt.head_s;
@@ -63,6 +70,17 @@ pub(super) async fn attempt(
                 trail.is_taken || (failure.kind == FailureKind::Truncated && attempt.head_s > 0.0);
             failure.is_stale = trail.is_stale;
             Err(failure)
+        }
+    })
+}
+
+/// The next command that has to do with a running attempt.
+async fn next_command(arrival: &Arrival, attempt: u32) -> Command {
+    loop {
+        match arrival.mailbox.next().await {
+            Command::Release => {}
+            Command::GiveUp(given_up) if given_up != attempt => {}
+            command => return command,
         }
     }
 }

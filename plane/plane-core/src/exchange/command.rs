@@ -19,6 +19,8 @@ pub enum Command {
     Respond(Respond),
     /// Make an attempt.
     Forward(Box<Forward>),
+    /// End the attempt of this number as one that took too long, unless its answer has begun.
+    GiveUp(u32),
     /// Send the answer that `Answered` told of.
     Release,
     /// Close the connection; a running stream ends with its error event.

@@ -20,7 +20,7 @@ pub use forward::{BreakKind, Failure, FailureKind, Forward, ForwardSpec, Target,
 pub use stream::{Chunk, StreamBody};
 
 use crate::{events::Event, plane::Context};
-use attempt::Success;
+use attempt::{Attempted, Success};
 use bytes::{Bytes, BytesMut};
 use std::{sync::Arc, time::Duration};
 
@@ -107,8 +107,8 @@ pub async fn run(
                 ending.finish(Outcome::Aborted);
                 return None;
             }
-            // Nothing waits to be released: the command came too late.
-            Command::Release => next_command(arrival).await,
+            // Nothing waits to be released or given up: the command came too late.
+            Command::Release | Command::GiveUp(_) => next_command(arrival).await,
             Command::Forward(forward) => match follow(&mut told, forward, ending).await {
                 Followed::Reply(reply) => return Some(reply),
                 Followed::Next(command) => command,
@@ -117,11 +117,11 @@ pub async fn run(
     }
 }
 
-/// The next command while there is no answer to release; a release then came too late.
+/// The next command while nothing runs and no answer waits: one that is about either came too late.
 async fn next_command(arrival: &Arrival) -> Command {
     loop {
         match arrival.mailbox.next().await {
-            Command::Release => {}
+            Command::Release | Command::GiveUp(_) => {}
             command => return command,
         }
     }
@@ -135,11 +135,9 @@ enum Followed {
 async fn follow(told: &mut Told<'_>, forward: Box<Forward>, ending: &mut Ending) -> Followed {
     let arrival = told.arrival;
     ending.attempt = forward.attempt;
-    // A command that comes meanwhile (the answer is not wanted any more) ends the attempt.
-    let result = tokio::select! {
-        biased;
-        result = attempt::attempt(told, &forward) => result,
-        command = next_command(arrival) => return Followed::Next(command),
+    let result = match attempt::attempt(told, &forward).await {
+        Attempted::Over(result) => result,
+        Attempted::CalledOff(command) => return Followed::Next(command),
     };
     let result = result.map(|(success, head_s)| {
         ending.head_s = head_s;
@@ -162,9 +160,14 @@ async fn follow(told: &mut Told<'_>, forward: Box<Forward>, ending: &mut Ending)
                 whole: whole.clone(),
             };
             told.context.events.push(event);
-            match arrival.mailbox.next().await {
-                Command::Release => Followed::Reply(release(told, &forward, &whole, ending)),
-                other => Followed::Next(other),
+            loop {
+                match arrival.mailbox.next().await {
+                    Command::GiveUp(_) => {}
+                    Command::Release => {
+                        return Followed::Reply(release(told, &forward, &whole, ending));
+                    }
+                    other => return Followed::Next(other),
+                }
             }
         }
         Ok(Success::Whole(whole)) => Followed::Reply(release(told, &forward, &whole, ending)),

@@ -202,6 +202,37 @@ async fn a_backend_that_is_silent_too_long_times_out_and_is_closed() {
 }
 
 #[tokio::test]
+async fn an_attempt_that_is_given_up_fails_as_one_that_took_too_long() {
+    let mut bench = Bench::new();
+    let healthy = Backend::answering(sized("ok")).await;
+    for says in ["", SSE_HEAD] {
+        let silent = Backend::new(move |mut serving| async move {
+            serving.request().await;
+            serving.send(says).await;
+            serving.closed().await;
+        })
+        .await;
+        let target = bench.server(silent.address);
+        let (mut client, arrival) = bench.forwarded(&target).await;
+        silent.requested().await;
+        let attempt = 1;
+        // Of another attempt, and so too late or too early.
+        arrival.mailbox.post(Command::GiveUp(attempt + 1));
+        arrival.mailbox.post(Command::GiveUp(attempt));
+        let failure = bench.failed(&arrival).await;
+        assert_eq!(failure.kind.name(), "timeout");
+        promptly("the close", silent.closed()).await;
+        // Twice, and between two attempts, it does nothing.
+        arrival.mailbox.post(Command::GiveUp(attempt));
+        arrival
+            .mailbox
+            .post(forward(&bench.server(healthy.address)));
+        assert_eq!(client.answer().await.text(), "ok");
+        assert_eq!(bench.outcome(&arrival).await, Outcome::Answered);
+    }
+}
+
+#[tokio::test]
 async fn another_command_ends_an_attempt_under_way() {
     let mut bench = Bench::new();
     let silent = Backend::new(|mut serving| async move {

@@ -52,6 +52,8 @@ async fn a_judged_answer_waits_for_its_release() {
             panic!("no answer")
         };
         assert_eq!(&whole.body[..], b"hello");
+        // What is there is not given up.
+        arrival.mailbox.post(Command::GiveUp(1));
         arrival.mailbox.post(if refuses {
             respond(502, "no")
         } else {
